@@ -31,7 +31,7 @@ from odradek.groups.shard.formats import (
     offset_key,
     offset_value,
 )
-from odradek.groups.share.state_formats import SharePlace
+from odradek.groups.share.state_formats import SharePartitionKey
 from odradek.model.errors import ErrorCode
 from odradek.protocol import APIS, RequestHeader, encode_request
 from odradek.protocol.messages.configs.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -478,7 +478,7 @@ async def test_no_state_is_kept_for_partitions_that_do_not_exist(scene: Any) -> 
     await scene.start()
     wire = await scene.connect()
     created = await wire.create("t", partitions=1)
-    key = shard_key(SharePlace("g", created.topic_id, 0))
+    key = shard_key(SharePartitionKey("g", created.topic_id, 0))
     await wire.call("FindCoordinator", 6, FindCoordinatorRequest(key_type=2, coordinator_keys=[key]))
     data = [
         InitializeStateData(

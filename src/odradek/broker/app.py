@@ -116,7 +116,7 @@ class Broker:
         self._producer_ids: ProducerIds | None = None
         self._coordinators = CoordinatorRuntime()
         self._kinds: CoordinatorKinds | None = None
-        self._made_listeners: SecureListeners | None = None
+        self._existing_listeners: SecureListeners | None = None
         self._handlers = Handlers()
         self._trail: AuditTrail | None = None
         self.isr_counts: Final = IsrCounts()
@@ -178,9 +178,11 @@ class Broker:
 
     @property
     def _listeners(self) -> SecureListeners:
-        if self._made_listeners is None:
-            self._made_listeners = SecureListeners(self._config, self._runtime, lambda: self.context.image)
-        return self._made_listeners
+        if self._existing_listeners is None:
+            self._existing_listeners = SecureListeners(
+                self._config, self._runtime, lambda: self.context.image
+            )
+        return self._existing_listeners
 
     async def _start(self) -> None:
         runtime = self._runtime
@@ -441,9 +443,12 @@ class Broker:
             ending.callback(
                 self._coordinators.close
             )  # before that: a request that waits for a group would hold up the drain
-            if self._kinds is not None and (shares := self._kinds.shares.made) is not None:
+            if self._kinds is not None and (shares := self._kinds.shares.existing_parts) is not None:
                 ending.callback(shares.service.close)
-            if self._kinds is not None and (transactions := self._kinds.transactions.made) is not None:
+            if (
+                self._kinds is not None
+                and (transactions := self._kinds.transactions.existing_parts) is not None
+            ):
                 ending.push_async_callback(transactions.service.close)
             if cluster is not None and drain_seconds > 0:
                 ending.push_async_callback(cluster.leave)
@@ -514,7 +519,7 @@ class Broker:
         broker.traffic.forget(gone)
         if broker.cluster.leads:
             broker.elections.note(before, after)
-        groups, shares = broker.kinds.groups.made, broker.kinds.shares.made
+        groups, shares = broker.kinds.groups.existing_parts, broker.kinds.shares.existing_parts
         if gone and groups is not None:
             await groups.service.topics_deleted(gone)
         if gone and shares is not None:
@@ -535,7 +540,7 @@ class Broker:
             self._server.limits = server_limits(config, self._runtime)
 
     async def _prune_share_state(self) -> None:
-        shares = None if self._kinds is None else self._kinds.shares.made
+        shares = None if self._kinds is None else self._kinds.shares.existing_parts
         if shares is not None:
             await shares.service.prune()
 

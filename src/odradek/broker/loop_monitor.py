@@ -50,20 +50,20 @@ class LoopStallLog:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._held_pace, self._starved_pace, self._failure_pace = _Pace(), _Pace(), _Pace()
-        self._held, self._starved = LoopStallCounts(), LoopStallCounts()
+        self._stall_pace, self._starved_pace, self._failure_pace = _Pace(), _Pace(), _Pace()
+        self._stalls, self._starved = LoopStallCounts(), LoopStallCounts()
 
-    def __call__(self, held: LoopStall) -> None:
+    def __call__(self, stall: LoopStall) -> None:
         now = self._now()
-        if held.core_wait_seconds is not None and held.core_wait_seconds >= held.seconds * _STARVED_SHARE:
-            self._starved.add(held.seconds)
+        if stall.core_wait_seconds is not None and stall.core_wait_seconds >= stall.seconds * _STARVED_SHARE:
+            self._starved.add(stall.seconds)
             if self._starved_pace.passes(now):
-                self._report_starved(held)
+                self._report_starved(stall)
             return
-        if held.is_over:
-            self._held.add(held.seconds)
-        if not held.is_over or self._held_pace.passes(now):
-            self._report_held(held)
+        if stall.is_over:
+            self._stalls.add(stall.seconds)
+        if not stall.is_over or self._stall_pace.passes(now):
+            self._report_stall(stall)
 
     def check_failed(self, error: Exception) -> None:
         """Logs that the watch itself failed. It goes on."""
@@ -74,28 +74,28 @@ class LoopStallLog:
                 unreported_count=self._failure_pace.drain_unreported(),
             )
 
-    def _report_starved(self, held: LoopStall) -> None:
+    def _report_starved(self, stall: LoopStall) -> None:
         _log.warning(
             "event_loop_starved",
-            held_ms=round(held.seconds * 1000),
-            without_core_ms=round((held.core_wait_seconds or 0.0) * 1000),
+            held_ms=round(stall.seconds * 1000),
+            without_core_ms=round((stall.core_wait_seconds or 0.0) * 1000),
             unreported_count=self._starved_pace.drain_unreported(),
             count=self._starved.count,
             total_ms=round(self._starved.seconds * 1000),
             longest_ms=round(self._starved.seconds_max * 1000),
         )
 
-    def _report_held(self, held: LoopStall) -> None:
+    def _report_stall(self, stall: LoopStall) -> None:
         _log.warning(
             "event_loop_held",
-            held_ms=round(held.seconds * 1000),
-            cpu_ms=None if held.cpu_seconds is None else round(held.cpu_seconds * 1000),
-            is_over=held.is_over,
-            unreported_count=self._held_pace.drain_unreported(),
-            count=self._held.count,
-            total_ms=round(self._held.seconds * 1000),
-            longest_ms=round(self._held.seconds_max * 1000),
-            stack=" > ".join(held.stack) or "it was over before a look",
+            held_ms=round(stall.seconds * 1000),
+            cpu_ms=None if stall.cpu_seconds is None else round(stall.cpu_seconds * 1000),
+            is_over=stall.is_over,
+            unreported_count=self._stall_pace.drain_unreported(),
+            count=self._stalls.count,
+            total_ms=round(self._stalls.seconds * 1000),
+            longest_ms=round(self._stalls.seconds_max * 1000),
+            stack=" > ".join(stall.stack) or "it was over before a look",
         )
 
 

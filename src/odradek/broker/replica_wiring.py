@@ -65,12 +65,12 @@ def fetchers(
     runtime: Runtime, cluster: ClusterLink, me: BrokerId, broker: Callable[[], BrokerContext]
 ) -> replica_fetchers.ReplicaFetchers:
     """Returns the fetchers of this broker's replicas."""
-    made = replica_fetchers.ReplicaFetchers(
+    own_fetchers = replica_fetchers.ReplicaFetchers(
         runtime,
         cluster.peers,
         me=me,
         broker_epoch=lambda: cluster.broker_epoch,
         config=lambda: broker().config.replication,
     )
-    made.on_copied = lambda size_bytes: broker().traffic.copied(size_bytes)
-    return made
+    own_fetchers.on_copied = lambda size_bytes: broker().traffic.copied(size_bytes)
+    return own_fetchers

@@ -89,14 +89,14 @@ class _Sheet:
             if not (broker.is_leaving or broker.is_cordoned or broker.broker_id in drained)
         ]
         self._count = _replica_counts(self._before.values(), self._racks)
-        self._held: dict[BrokerId, dict[TopicPartition, None]] = {}
+        self._partitions_of: dict[BrokerId, dict[TopicPartition, None]] = {}
         for name, replicas in self._before.items():
             for broker in replicas:
-                self._held.setdefault(broker, {})[name] = None
+                self._partitions_of.setdefault(broker, {})[name] = None
 
     def empty(self, drained: Collection[BrokerId]) -> None:
         for broker in sorted(drained):
-            for name in sorted(self._held.get(broker, ()), key=self._size, reverse=True):
+            for name in sorted(self._partitions_of.get(broker, ()), key=self._size, reverse=True):
                 others = [broker_id for broker_id in self._after[name] if broker_id != broker]
                 chosen = replacement_for(others, self._takers, self._racks, self._count)
                 if chosen is None:
@@ -169,7 +169,7 @@ class _Sheet:
                     break
                 fitting = [
                     name
-                    for name in self._held.get(giver, ())
+                    for name in self._partitions_of.get(giver, ())
                     if taker.broker_id not in self._after[name] and self._keeps_racks(name, giver, taker)
                 ]
                 if fitting:
@@ -186,8 +186,8 @@ class _Sheet:
         replicas[replicas.index(giver)] = taker
         self._count[giver] -= 1
         self._count[taker] += 1
-        del self._held[giver][name]
-        self._held.setdefault(taker, {})[name] = None
+        del self._partitions_of[giver][name]
+        self._partitions_of.setdefault(taker, {})[name] = None
 
     def _size(self, name: TopicPartition) -> int:
         return self._sizes.get(name, 0)

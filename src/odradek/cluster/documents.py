@@ -14,7 +14,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from odradek.cluster.image import (
     ACL_PARTS,
@@ -66,7 +66,7 @@ class Document(Generic[T]):
     def load(self, image: ClusterImage, node: Node) -> ClusterImage:
         return self.into(image, self.decode(json.loads(node.data)))
 
-    def changed_parts(self, before: ClusterImage, after: ClusterImage) -> Iterator[Document[Any]]:
+    def changed_parts(self, before: ClusterImage, after: ClusterImage) -> Iterator[AnyDocument]:
         """Yields the document if the images differ in it."""
         if differ(self.of(before), self.of(after)):
             yield self
@@ -82,14 +82,14 @@ class PartedDocument(Generic[T]):
     path: str
     of: Callable[[ClusterImage], T]
     into: Callable[[ClusterImage, T], ClusterImage]
-    parts: tuple[Document[Any], ...]
+    parts: tuple[AnyDocument, ...]
     former: Callable[[Any], T]
     """Reads the one document of earlier commits."""
 
     def load_former(self, image: ClusterImage, node: Node) -> ClusterImage:
         return self.into(image, self.former(json.loads(node.data)))
 
-    def changed_parts(self, before: ClusterImage, after: ClusterImage) -> Iterator[Document[Any]]:
+    def changed_parts(self, before: ClusterImage, after: ClusterImage) -> Iterator[AnyDocument]:
         """Yields the documents in which the images differ."""
         for part in self.parts:
             yield from part.changed_parts(before, after)
@@ -97,6 +97,8 @@ class PartedDocument(Generic[T]):
 
 Stored = Document[T] | PartedDocument[T]
 """What the controller changes in one step."""
+AnyDocument: TypeAlias = Document[Any]
+AnyPartedDocument: TypeAlias = PartedDocument[Any]
 
 
 def _in_parts(
@@ -278,14 +280,14 @@ DELEGATION_TOKENS: Final[PartedDocument[DelegationTokens]] = _parted(
     decode=delegation_tokens.tokens_from_json,
 )
 
-PARTED_DOCUMENTS: Final[tuple[PartedDocument[Any], ...]] = (
+PARTED_DOCUMENTS: Final[tuple[AnyPartedDocument, ...]] = (
     RESOURCE_CONFIGS,
     CLIENT_QUOTAS,
     SCRAM_USERS,
     DELEGATION_TOKENS,
 )
 
-DOCUMENTS: Final[tuple[Document[Any], ...]] = (
+DOCUMENTS: Final[tuple[AnyDocument, ...]] = (
     BROKER_CONFIGS,
     *RESOURCE_CONFIGS.parts,
     *CLIENT_QUOTAS.parts,

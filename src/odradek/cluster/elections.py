@@ -179,12 +179,12 @@ def _in_sync(partition: PartitionImage, availability: ReplicaAvailability) -> tu
     only live ones if a serving one is among them; else the whole ISR.
 
     A broker that did not report yet is no reason to let others go: its replica may be damaged."""
-    for kept, needed in (
+    for candidates, needed in (
         (availability.staying, availability.electable),
         (availability.alive, availability.serving),
     ):
         if not needed.isdisjoint(partition.isr):
-            return tuple(broker_id for broker_id in partition.isr if broker_id in kept)
+            return tuple(broker_id for broker_id in partition.isr if broker_id in candidates)
     return partition.isr
 
 

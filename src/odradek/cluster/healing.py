@@ -31,7 +31,7 @@ def replicas_to_heal(
     no broker left stays where it is.
     """
     under_way = sum(partition.is_reassigned for _, partition in _partitions(image))
-    given: Counter[BrokerId] = Counter(
+    added_counts: Counter[BrokerId] = Counter(
         broker for _, partition in _partitions(image) for broker in partition.replicas
     )
     racks = {broker.broker_id: broker.rack for broker in image.brokers}
@@ -42,10 +42,10 @@ def replicas_to_heal(
             break
         if partition.leader == NO_LEADER or not any(broker in dead for broker in partition.target):
             continue
-        target = _without_dead(partition, dead, takers, racks, given)
+        target = _without_dead(partition, dead, takers, racks, added_counts)
         if target != partition.target:
             moves.append(Reassignment(topic=name.topic, partition=name.partition, replicas=target))
-            given.update(broker for broker in target if broker not in partition.replicas)
+            added_counts.update(broker for broker in target if broker not in partition.replicas)
     return moves
 
 
@@ -100,15 +100,15 @@ def _without_dead(
     dead: Collection[BrokerId],
     takers: Sequence[BrokerImage],
     racks: dict[BrokerId, str | None],
-    given: Counter[BrokerId],
+    added_counts: Counter[BrokerId],
 ) -> tuple[BrokerId, ...]:
     target = list(partition.target)
-    for place, broker in enumerate(target):
+    for index, broker in enumerate(target):
         if broker in dead:
             others = [broker_id for broker_id in target if broker_id != broker]
-            chosen = replacement_for(others, takers, racks, given)
+            chosen = replacement_for(others, takers, racks, added_counts)
             if chosen is not None:
-                target[place] = chosen
+                target[index] = chosen
     return tuple(target)
 
 

@@ -58,7 +58,7 @@ def _placed(
 ) -> list[list[BrokerId]]:
     order = _alternating(usable)
     racks = {broker.broker_id: broker.rack for broker in usable}
-    given = Counter(order[(first + partition) % len(order)] for partition in range(partition_count))
+    assigned_counts = Counter(order[(first + partition) % len(order)] for partition in range(partition_count))
     lists = []
     for partition in range(partition_count):
         start = first + partition
@@ -67,7 +67,7 @@ def _placed(
             # The next in line when all else is equal differs from round to round.
             turn = start + partition // len(order)
             line = [order[(turn + step) % len(order)] for step in range(1, len(order) + 1)]
-            _add_replicas(replicas, line, replication_factor, racks, given)
+            _add_replicas(replicas, line, replication_factor, racks, assigned_counts)
         lists.append(replicas)
     return lists
 
@@ -76,7 +76,7 @@ def replacement_for(
     replicas: Sequence[BrokerId],
     candidates: Iterable[BrokerImage],
     racks: Mapping[BrokerId, str | None],
-    given: Mapping[BrokerId, int],
+    assigned_counts: Mapping[BrokerId, int],
 ) -> BrokerId | None:
     """Returns the broker to hold one more copy beside `replicas`, as `place` would choose; None when there is none."""
     used = Counter(racks.get(broker) for broker in replicas)
@@ -89,7 +89,11 @@ def replacement_for(
         return None
     return min(
         free,
-        key=lambda candidate: (used[candidate.rack], given.get(candidate.broker_id, 0), candidate.broker_id),
+        key=lambda candidate: (
+            used[candidate.rack],
+            assigned_counts.get(candidate.broker_id, 0),
+            candidate.broker_id,
+        ),
     ).broker_id
 
 
@@ -127,11 +131,13 @@ def _check_factor(factor: int, usable_count: int, spare_count: int, known_count:
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "the replication factor must be at least 1")
     count = usable_count + spare_count
     if factor > count:
-        said = f"the {known_count} registered broker(s)"
+        available = f"the {known_count} registered broker(s)"
         if count < known_count:
-            said = f"the {count} of {known_count} registered broker(s) that are neither cordoned nor leaving"
+            available = (
+                f"the {count} of {known_count} registered broker(s) that are neither cordoned nor leaving"
+            )
         raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor {factor} is more than {said}"
+            ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor {factor} is more than {available}"
         )
     if usable_count == 0:
         raise KafkaError(
@@ -154,17 +160,18 @@ def _add_replicas(
     line: Sequence[BrokerId],
     factor: int,
     racks: Mapping[BrokerId, str | None],
-    given: Counter[BrokerId],
+    assigned_counts: Counter[BrokerId],
 ) -> None:
-    places = {broker: place for place, broker in enumerate(line)}
+    positions = {broker: position for position, broker in enumerate(line)}
     used = Counter([racks[replicas[0]]])
     while len(replicas) < factor:
         free = [broker for broker in line if broker not in replicas]
         chosen = min(
-            free, key=lambda broker_id: (used[racks[broker_id]], given[broker_id], places[broker_id])
+            free,
+            key=lambda broker_id: (used[racks[broker_id]], assigned_counts[broker_id], positions[broker_id]),
         )
         replicas.append(chosen)
-        given[chosen] += 1
+        assigned_counts[chosen] += 1
         used[racks[chosen]] += 1
 
 

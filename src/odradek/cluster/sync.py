@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from odradek.cluster.availability import LogEnd
-from odradek.cluster.documents import DOCUMENTS, Document
+from odradek.cluster.documents import DOCUMENTS, AnyDocument
 from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.sync_pieces import TURN, Steps, members
 from odradek.cluster.topic_documents import (
@@ -86,8 +86,8 @@ class BrokerReport:
     def data(self) -> bytes:
         """Returns the request's payload; the other fields have places of their own."""
         document: dict[str, Any] = {
-            "damaged": _places(self.damaged),
-            "offline": _places(self.offline),
+            "damaged": _replica_pairs(self.damaged),
+            "offline": _replica_pairs(self.offline),
             "leaving": self.is_leaving,
         }
         for key, replicas in (
@@ -98,7 +98,7 @@ class BrokerReport:
             ("slow", self.slow),
         ):
             if replicas:
-                document[key] = _places(replicas)
+                document[key] = _replica_pairs(replicas)
         if not self.has_space:
             document["has_space"] = False
         if self.uncertain:
@@ -128,7 +128,7 @@ class BrokerReport:
         )
 
 
-def _places(replicas: frozenset[ReplicaId]) -> list[list[Any]]:
+def _replica_pairs(replicas: frozenset[ReplicaId]) -> list[list[Any]]:
     return sorted([str(topic_id), index] for topic_id, index in replicas)
 
 
@@ -154,7 +154,7 @@ def snapshot(image: ClusterImage) -> Steps[bytes]:
 
 
 def _document_pieces(
-    documents: Iterable[Document[Any]], image: ClusterImage, pieces: list[bytes]
+    documents: Iterable[AnyDocument], image: ClusterImage, pieces: list[bytes]
 ) -> Steps[None]:
     """Appends the member with documents, one after another. Their size stands for a number of partitions."""
     number = -1

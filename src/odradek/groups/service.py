@@ -17,7 +17,7 @@ from odradek.groups.offsets.committing import CommitRecords, CommitRequest, Verd
 from odradek.groups.offsets.fetching import FetchedOffset, Wanted
 from odradek.groups.shard.kinds import Caller
 from odradek.groups.shard.machine import GroupMachine
-from odradek.groups.shard.offset_table import Place
+from odradek.groups.shard.offset_table import PartitionName
 from odradek.groups.share.group import StateTopic
 from odradek.groups.share.kind import ShareGroups
 from odradek.groups.streams.heartbeats import StreamsHeartbeat
@@ -182,12 +182,12 @@ class GroupService:
 
     # -- offsets
 
-    def commit(self, request: CommitRequest, made: CommitRecords | None = None) -> PromptFuture[Verdicts]:
+    def commit(self, request: CommitRequest, prepared: CommitRecords | None = None) -> PromptFuture[Verdicts]:
         """Commits offsets; those of a transaction are appended when this returns. Errors for all of them are raised, or are
         in the future: as `commit_refusal` says it, it is what clients know."""
         try:
             return self._shard(request.group_id).execute(
-                partial(committing.commit, request=request, made=made)
+                partial(committing.commit, request=request, prepared=prepared)
             )
         except KafkaError as error:
             if error.code not in _TOO_LARGE:
@@ -202,7 +202,7 @@ class GroupService:
         member_id: str | None = None,
         member_epoch: int = -1,
         require_stable: bool = False,
-    ) -> dict[Place, FetchedOffset]:
+    ) -> dict[PartitionName, FetchedOffset]:
         return await self._shard(group_id).execute(
             partial(
                 fetching.fetch,
@@ -214,9 +214,11 @@ class GroupService:
             )
         )
 
-    async def delete_offsets(self, group_id: str, places: Iterable[Place]) -> dict[Place, ErrorCode]:
+    async def delete_offsets(
+        self, group_id: str, partition_names: Iterable[PartitionName]
+    ) -> dict[PartitionName, ErrorCode]:
         return await self._shard(group_id).execute(
-            partial(removing.delete_offsets, group_id=group_id, places=places)
+            partial(removing.delete_offsets, group_id=group_id, partition_names=partition_names)
         )
 
     async def topics_deleted(self, topics: frozenset[str]) -> None:

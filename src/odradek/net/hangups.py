@@ -43,7 +43,7 @@ class Hangups(Generic[PausableT]):
     def __init__(self) -> None:
         self._paused: dict[PausableT, float] = {}
         """The time since which each connection is paused, the longest first."""
-        self._asked: dict[int, PausableT] = {}
+        self._polled: dict[int, PausableT] = {}
         """Connections that `poll` watches, by descriptor."""
         self._descriptors: dict[PausableT, int] = {}
         self._poll = select.poll()
@@ -60,7 +60,7 @@ class Hangups(Generic[PausableT]):
         self._paused.pop(connection, None)
         descriptor = self._descriptors.pop(connection, None)
         if descriptor is not None:
-            del self._asked[descriptor]
+            del self._polled[descriptor]
             self._poll.unregister(descriptor)
 
     def check(self, now: float) -> list[tuple[PausableT, HangUp]]:
@@ -73,13 +73,13 @@ class Hangups(Generic[PausableT]):
             if descriptor is not None:
                 del self._paused[connection]
                 self._descriptors[connection] = descriptor
-                self._asked[descriptor] = connection
+                self._polled[descriptor] = connection
                 self._poll.register(descriptor, _LEFT)
             elif (end := connection.simulated_hang_up) is not None:
                 left.append((connection, HangUp(end)))
-        if self._asked:
+        if self._polled:
             for descriptor, event in self._poll.poll(0):
-                left.append((self._asked[descriptor], HangUp.RESET if event & _RESET else HangUp.FINISHED))
+                left.append((self._polled[descriptor], HangUp.RESET if event & _RESET else HangUp.FINISHED))
         for connection, _ in left:
             self.resumed(connection)
         return left

@@ -96,9 +96,9 @@ class Peers:
         deadline = self._now() + limit_s
         if self._closed:
             raise PeerUnreachable("this broker is stopping")
-        place = self._lanes.get((broker, lane))
-        if place is None:
-            place = self._lanes[broker, lane] = _Lane(
+        open_lane = self._lanes.get((broker, lane))
+        if open_lane is None:
+            open_lane = self._lanes[broker, lane] = _Lane(
                 broker,
                 self._now,
                 self._chance,
@@ -106,11 +106,11 @@ class Peers:
                 partial(self._on_lost, broker),
                 partial(self._security, broker),
             )
-        connection = place.ready
+        connection = open_lane.ready
         if connection is None:
             try:
                 async with asyncio.timeout(limit_s):
-                    connection = await place.connected(lambda: self._address_of(broker))
+                    connection = await open_lane.connected(lambda: self._address_of(broker))
             except TimeoutError as error:
                 raise PeerUnreachable(f"broker {broker} could not be reached within {limit_s:g} s") from error
         api = api_by_key(api_key)
@@ -123,9 +123,9 @@ class Peers:
 
     def hang_up(self, broker: BrokerId, lane: str) -> None:
         """Ends the requests under way on the lane, which are of no use any more, so that they do not hold up later ones."""
-        place = self._lanes.pop((broker, lane), None)
-        if place is not None:
-            place.close(f"nothing waits for broker {broker} any more")
+        open_lane = self._lanes.pop((broker, lane), None)
+        if open_lane is not None:
+            open_lane.close(f"nothing waits for broker {broker} any more")
 
     async def close(self) -> None:
         """Fails all requests under way, and all later ones."""

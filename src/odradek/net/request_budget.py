@@ -68,6 +68,7 @@ class Share:
         "_budget",
         "_pools",
         "_taken",
+        "arrival",
         "frame_bytes",
         "granted_bytes",
         "is_complete",
@@ -75,7 +76,6 @@ class Share:
         "marked_at",
         "marked_bytes",
         "owner",
-        "place",
         "rank",
         "received_bytes",
     )
@@ -86,7 +86,7 @@ class Share:
         self._taken = [0] * len(pools)
         self.rank = len(pools) - 1
         """0 for a frame that may take from `common` only; a frame that may take from more has a higher rank."""
-        self.place = 0
+        self.arrival = 0
         """A number that grows in the order in which shares began to wait."""
         self.owner = owner
         self.frame_bytes = frame_bytes
@@ -147,7 +147,7 @@ class RequestBudget:
         self._shares: dict[Share, None] = {}
         self._waiting: tuple[dict[Share, None], ...] = ({}, {}, {}, {})
         """Waiting shares by rank, each in the order in which they began to wait."""
-        self._last_place = 0
+        self._last_arrival = 0
         self._favoured: Share | None = None
         self.held_bytes = 0
         self.counters = RequestCounters()
@@ -191,8 +191,8 @@ class RequestBudget:
         others_first = any(self._waiting[share.rank :]) and share is not self._favoured
         if not others_first and self._grant(share, now):
             return True
-        self._last_place += 1
-        share.place = self._last_place
+        self._last_arrival += 1
+        share.arrival = self._last_arrival
         self._waiting[share.rank][share] = None
         self.counters.waits += 1
         return self._favoured is None and share in self.admit(now)
@@ -223,7 +223,7 @@ class RequestBudget:
         if self._favoured is None and self._largest.limit_bytes:
             firsts = [next(iter(waiting)) for waiting in self._waiting if waiting]
             if firsts:
-                admitted.append(self._favour(min(firsts, key=lambda share: share.place), now))
+                admitted.append(self._favour(min(firsts, key=lambda share: share.arrival), now))
         return admitted
 
     def _favour(self, share: Share, now: float) -> Share:

@@ -59,11 +59,11 @@ class TokenIssuer:
         fields = _object(self._content())
         token, seconds = fields.get("access_token"), fields.get("expires_in", 0)
         if not isinstance(token, str) or not token:
-            raise LoginFailed(f"the answer of {self.place} holds no access_token")
+            raise LoginFailed(f"the answer of {self.address} holds no access_token")
         return TokenGrant(token=token, lifetime_s=seconds if isinstance(seconds, int | float) else 0)
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """The issuer's URL without parts that may be secret."""
         return f"{self._url.scheme}://{self._url.hostname}{self._url.path}"
 
@@ -77,14 +77,14 @@ class TokenIssuer:
             response = connection.getresponse()
             content = response.read(_ANSWER_BYTES_MAX)
         except (OSError, http.client.HTTPException) as error:
-            raise IssuerUnavailable(f"{self.place} gives no token: {error}") from None
+            raise IssuerUnavailable(f"{self.address} gives no token: {error}") from None
         finally:
             connection.close()
         if response.status >= http.client.INTERNAL_SERVER_ERROR or response.status in _PASSING:
-            raise IssuerUnavailable(f"{self.place} gives no token now: HTTP {response.status}")
+            raise IssuerUnavailable(f"{self.address} gives no token now: HTTP {response.status}")
         if response.status != http.client.OK:
             reason = _object(content).get("error", "")
-            raise LoginFailed(f"{self.place} gives no token: HTTP {response.status} {reason}".rstrip())
+            raise LoginFailed(f"{self.address} gives no token: HTTP {response.status} {reason}".rstrip())
         return content
 
     def _connection(self) -> http.client.HTTPConnection:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from odradek.client.admin.group_descriptions import SHARE
 from odradek.client.consumer.subscription_state import EARLIEST, LATEST
+from odradek.model.aliases import ClientSettings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
@@ -150,7 +150,7 @@ def _group(admin: Admin, group_id: str) -> Picture:
     )
 
 
-def _pipeline(servers: str, name: str, settings: Mapping[str, Any]) -> Picture:
+def _pipeline(servers: str, name: str, settings: ClientSettings) -> Picture:
     timeout_ms = settings["default_api_timeout_ms"]
     rest = {key: value for key, value in settings.items() if key != "default_api_timeout_ms"}
     with pipeline_store.PipelineStore(servers, patience_ms=timeout_ms, **rest) as store:

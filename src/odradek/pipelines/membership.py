@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from odradek import client
 from odradek.client import Admin, Consumer
 from odradek.client.groups.values import Partitions, RebalanceListener
+from odradek.model.aliases import ClientSettings
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
 from odradek.pipelines.document import PIPELINES_TOPIC, PipelineDocument
@@ -44,7 +45,7 @@ class SupervisedTopics(RebalanceListener):
         servers: str,
         clock: Clock,
         *,
-        settings: Mapping[str, Any],
+        settings: ClientSettings,
         on_lost: Callable[[], None],
         session_ms: int = SESSION_MS,
     ) -> None:

@@ -65,7 +65,7 @@ class Tree:
         for path, node in changes:
             touched[path] = None
             present = self.nodes.get(path)
-            if _made(present) != _made(node):  # made again, it is another child of its parent
+            if _creation(present) != _creation(node):  # made again, it is another child of its parent
                 touched[path.rpartition("/")[0] or "/"] = None
             if node is not None:
                 self.nodes[path] = node
@@ -102,7 +102,7 @@ def changes_between(old: Tree, new: Tree) -> list[str]:
     remade: dict[str, None] = {}
     for path in touched:
         parent = path.rpartition("/")[0]
-        if _made(old.nodes.get(path)) != _made(new.nodes.get(path)):
+        if _creation(old.nodes.get(path)) != _creation(new.nodes.get(path)):
             remade[parent] = None
         while parent not in above:
             above[parent] = None
@@ -117,5 +117,5 @@ def changes_between(old: Tree, new: Tree) -> list[str]:
     ]
 
 
-def _made(node: Node | None) -> int | None:
+def _creation(node: Node | None) -> int | None:
     return None if node is None else node.created

@@ -22,7 +22,7 @@ except ModuleNotFoundError:
 _RECONNECT_SECONDS_MAX: Final = 1.0
 
 
-def new_client(config: ZooKeeperConfig) -> tuple[Any, Threads]:
+def new_client(config: ZooKeeperConfig) -> tuple[KazooClient, Threads]:
     """Returns a client that was not started, and its threads. ConfigError for files and names that cannot be used."""
     connect = parse_connect(config.connect or "")
     session_s = config.session_timeout_ms / 1000
@@ -78,9 +78,9 @@ class Threads(SequentialThreadingHandler):  # type: ignore[misc]
         self, readable: Any, writable: Any, exceptional: Any, timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """Selects also streams with bytes that TLS has decrypted already, which the system's select does not see."""
-        held = [stream for stream in readable if isinstance(stream, ssl.SSLSocket) and stream.pending()]
-        if held:
-            return held, [], []
+        pending = [stream for stream in readable if isinstance(stream, ssl.SSLSocket) and stream.pending()]
+        if pending:
+            return pending, [], []
         if not self.is_greeted:
             timeout = self._api_timeout_s if timeout is None else min(timeout, self._api_timeout_s)
         ready: tuple[list[Any], list[Any], list[Any]] = super().select(

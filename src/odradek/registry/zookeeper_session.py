@@ -28,7 +28,9 @@ from odradek.registry.zookeeper_steps import StepRefusal, ZooKeeperStep
 from odradek.telemetry import events
 
 from kazoo import exceptions as refusals  # isort: skip - the import above explains itself where kazoo is missing
-from kazoo.protocol.states import EventType, KazooState, KeeperState  # isort: skip
+from kazoo.client import KazooClient, TransactionRequest  # isort: skip
+from kazoo.interfaces import IAsyncResult  # isort: skip
+from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent  # isort: skip
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE  # isort: skip
 
 _log = events.get("registry")
@@ -37,7 +39,7 @@ _IN_FLIGHT_MAX: Final = 200
 """kazoo's wake-up socket, to which each request writes a byte, must never be full: the loop would wait."""
 
 _MAY_READ: Final = 1
-_Send = Callable[[Any], Any]
+_Send = Callable[[KazooClient], IAsyncResult]
 _REFUSALS: Final = {
     refusals.NodeExistsError: StepRefusal.EXISTS,
     refusals.NoNodeError: StepRefusal.MISSING,
@@ -214,7 +216,7 @@ class Session:
             self._waiting.extend(self._arming(path, EventType.NONE))
             self._pump()
 
-    def _transaction(self, client: Any, steps: Sequence[ZooKeeperStep]) -> Any:
+    def _transaction(self, client: KazooClient, steps: Sequence[ZooKeeperStep]) -> TransactionRequest:
         transaction = client.transaction()
         for step in steps:
             if step.creates:
@@ -275,7 +277,7 @@ class Session:
             self._in_flight += 1
             pending.rawlink(partial(self._hop, self._answered, future))
 
-    def _answered(self, future: asyncio.Future[Any], pending: Any) -> None:
+    def _answered(self, future: asyncio.Future[Any], pending: IAsyncResult) -> None:
         self._in_flight -= 1
         if not future.done():
             if pending.exception is None:
@@ -431,7 +433,7 @@ class _Watcher:
         self._session = session
         self._path = path
 
-    def __call__(self, event: Any) -> None:
+    def __call__(self, event: WatchedEvent) -> None:
         self._session._hop(self._session._fired, self._path, event.type)
 
 

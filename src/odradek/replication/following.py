@@ -171,7 +171,7 @@ class FetchState:
         self._followed: dict[PartitionKey, FollowedPartition] = {}
         self._dirty: dict[PartitionKey, None] = {}
         self._paused: dict[PartitionKey, None] = {}
-        self._asked: dict[PartitionKey, tuple[FollowedPartition, FetchPosition]] = {}
+        self._in_session: dict[PartitionKey, tuple[FollowedPartition, FetchPosition]] = {}
         """The partitions in the leader's session."""
         self._session_id = _NO_SESSION
         self._epoch = _FULL
@@ -225,25 +225,25 @@ class FetchState:
         fetch_positions: dict[PartitionKey, FetchPosition] = {}
         forgotten: list[PartitionKey] = []
         if self._epoch == _FULL:
-            self._asked.clear()
+            self._in_session.clear()
             self._dirty = dict.fromkeys(self._followed)
         for key in self._dirty:
             followed = self._followed.get(key)
             if followed is not None and (key in self._paused or self._awaits_flush(followed, now)):
                 followed = None
-            asked = self._asked.get(key)
-            if asked is not None and asked[0] is not followed:
-                del self._asked[key]
+            in_session = self._in_session.get(key)
+            if in_session is not None and in_session[0] is not followed:
+                del self._in_session[key]
                 forgotten.append(key)
-                asked = None
+                in_session = None
             if followed is None:
                 continue
             fetch_position = followed.fetch_position()
-            if asked is None or asked[1] != fetch_position:
+            if in_session is None or in_session[1] != fetch_position:
                 fetch_positions[key] = fetch_position
-                self._asked[key] = followed, fetch_position
+                self._in_session[key] = followed, fetch_position
         self._dirty.clear()
-        if not self._asked:
+        if not self._in_session:
             # The leader lets go of a session without partitions; so does this side.
             self._epoch = _FULL
             return None
@@ -280,7 +280,7 @@ class FetchState:
         """Sends the partitions' positions again, though the leader knows them: a request that we gave up may have reached
         it late, and what it says of an earlier time is what the leader believes since. It does not look at what rests."""
         for followed in chosen:
-            self._asked.pop(followed.key, None)
+            self._in_session.pop(followed.key, None)
             self._dirty[followed.key] = None
 
     def due_in(self, now: float) -> float | None:
@@ -319,7 +319,10 @@ class FetchState:
             max_bytes=terms.response_bytes_max,
             session_id=self._session_id,
             session_epoch=self._epoch,
-            topics=[FetchTopic(topic_id=topic_id, partitions=asked) for topic_id, asked in topics.items()],
+            topics=[
+                FetchTopic(topic_id=topic_id, partitions=partitions)
+                for topic_id, partitions in topics.items()
+            ],
             forgotten_topics_data=[
                 ForgottenTopic(topic_id=topic_id, partitions=indexes) for topic_id, indexes in gone.items()
             ],
@@ -340,11 +343,11 @@ class FetchState:
         for topic in response.responses:
             for data in topic.partitions:
                 key = topic.topic_id, data.partition_index
-                asked = self._asked.get(key)
-                if asked is None or self._followed.get(key) is not asked[0]:
+                in_session = self._in_session.get(key)
+                if in_session is None or self._followed.get(key) is not in_session[0]:
                     continue
                 self._dirty[key] = None
-                answers.append((asked[0], data))
+                answers.append((in_session[0], data))
         self.idle_count = 0 if answers else self.idle_count + 1
         return answers
 

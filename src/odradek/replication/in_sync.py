@@ -343,8 +343,8 @@ class InSync:
                 follower.caught_up_at = now
         if self.proposal is not None:
             return None
-        kept = tuple(broker for broker in self.state.isr if not self._lags(broker, end_offset))
-        return None if len(kept) == len(self.state.isr) else self._propose(kept)
+        remaining = tuple(broker for broker in self.state.isr if not self._lags(broker, end_offset))
+        return None if len(remaining) == len(self.state.isr) else self._propose(remaining)
 
     def _lags(self, broker: BrokerId, end_offset: int) -> bool:
         if broker == self._me:

@@ -84,15 +84,15 @@ class AlterPartitions:
 
     async def _work(self) -> None:
         pause_s = PAUSE_S_MIN
-        while asked := self._next_batch():
+        while proposals := self._next_batch():
             try:
-                again = await self._propose_batch(asked)
+                again = await self._propose_batch(proposals)
             except OdradekError as error:
-                _log.warning("isr_proposals_not_answered", partitions=len(asked), reason=str(error))
-                again = asked
+                _log.warning("isr_proposals_not_answered", partitions=len(proposals), reason=str(error))
+                again = proposals
             except Exception:  # noqa: BLE001 - a root: without this loop no ISR would change any more
-                _log.exception("isr_proposals_failed", partitions=len(asked))
-                again = asked
+                _log.exception("isr_proposals_failed", partitions=len(proposals))
+                again = proposals
             for leader, proposal in again.items():
                 self._waiting.setdefault(leader, proposal)
             if not again:
@@ -113,16 +113,16 @@ class AlterPartitions:
                 taken[leader] = proposal
         return taken
 
-    async def _propose_batch(self, asked: dict[LeaderRole, IsrProposal]) -> dict[LeaderRole, IsrProposal]:
+    async def _propose_batch(self, proposals: dict[LeaderRole, IsrProposal]) -> dict[LeaderRole, IsrProposal]:
         """Sends the proposals, and passes the answers to the leaders; returns proposals to make again."""
-        response = await self._send(ALTER_PARTITION, self._request(asked.items()))
+        response = await self._send(ALTER_PARTITION, self._request(proposals.items()))
         assert isinstance(response, AlterPartitionResponse)
         if response.error_code != ErrorCode.NONE:
             code = ErrorCode.of(response.error_code)
             raise KafkaError(code, f"the controller refused all proposals: {code.meaning}")
         results = dict(_results(response))
         again: dict[LeaderRole, IsrProposal] = {}
-        for leader, proposal in asked.items():
+        for leader, proposal in proposals.items():
             partition = results.get((leader.topic_id, leader.name.partition))
             reply = None if partition is None else _answer(partition)
             if reply is None:
@@ -131,9 +131,9 @@ class AlterPartitions:
                 leader.isr_answered(proposal, reply)
         return again
 
-    def _request(self, asked: Iterable[tuple[LeaderRole, IsrProposal]]) -> AlterPartitionRequest:
+    def _request(self, proposals: Iterable[tuple[LeaderRole, IsrProposal]]) -> AlterPartitionRequest:
         topics: dict[UUID, list[PartitionData]] = {}
-        for leader, proposal in asked:
+        for leader, proposal in proposals:
             data = PartitionData(
                 partition_index=leader.name.partition,
                 leader_epoch=proposal.leader_epoch,

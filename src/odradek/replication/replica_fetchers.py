@@ -109,23 +109,23 @@ class ReplicaFetchers:
         self.on_copied: Callable[[int], None] = _ignore
         """Called with the bytes of batches that were appended."""
         self._loops: dict[tuple[BrokerId, int], _FetchLoop] = {}
-        self._place: dict[Partition, _FetchLoop] = {}
+        self._loops_by_partition: dict[Partition, _FetchLoop] = {}
 
     def follow(self, partition: Partition, leader: BrokerId) -> None:
         """Fetches from `leader` from now on, under the partition's present leader epoch. Cheap when nothing changed."""
         number = crc32(str(partition.name).encode()) % self.config().num_replica_fetchers
         loop = self._loops.get((leader, number))
-        before = self._place.get(partition)
+        before = self._loops_by_partition.get(partition)
         if before is not None and before is not loop:
             before.unfollow(partition)
         if loop is None:
             loop = self._loops[leader, number] = _FetchLoop(self, leader, number)
-        self._place[partition] = loop
+        self._loops_by_partition[partition] = loop
         loop.follow(partition)
 
     def unfollow(self, partition: Partition) -> None:
         """Stops fetching the partition; answers under way are dropped. Does nothing when it is not followed."""
-        loop = self._place.pop(partition, None)
+        loop = self._loops_by_partition.pop(partition, None)
         if loop is not None:
             loop.unfollow(partition)
 
@@ -157,7 +157,7 @@ class ReplicaFetchers:
         """Stops following all partitions."""
         loops = list(self._loops.values())
         self._loops.clear()
-        self._place.clear()
+        self._loops_by_partition.clear()
         await asyncio.gather(*(loop.stop() for loop in loops))
 
 

@@ -81,8 +81,8 @@ def release_when(
         error = KafkaError(
             ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name}: not durable within {patience_seconds:g} s"
         )
-        for held in waiting:
-            held.refuse(error)
+        for held_outcome in waiting:
+            held_outcome.refuse(error)
 
     timer = asyncio.get_running_loop().call_later(patience_seconds, too_late)
 
@@ -90,13 +90,13 @@ def release_when(
         timer.cancel()
         error = _LOST if done.cancelled() else done.exception()
         if error is None:
-            for held in waiting:
-                held.release()
+            for held_outcome in waiting:
+                held_outcome.release()
             return
         reason = error if isinstance(error, KafkaError) else _LOST
         lost(reason)  # first: those who are refused may ask again at once
-        for held in waiting:
-            held.refuse(reason)
+        for held_outcome in waiting:
+            held_outcome.refuse(reason)
 
     committed.add_done_callback(settle)
 

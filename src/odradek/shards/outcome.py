@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-T = TypeVar("T")
-R = TypeVar("R")
+T_co = TypeVar("T_co", covariant=True)
+R_co = TypeVar("R_co", covariant=True)
 
 
 class Moment(NamedTuple):
@@ -31,25 +31,25 @@ class BatchProducer(NamedTuple):
     producer_epoch: int
 
 
-class Ticket(Generic[R]):
-    """Names a request that waits for a response of type R. Cores keep tickets, and name them in a `DeferredReply`; only the
+class Ticket(Generic[R_co]):
+    """Names a request that waits for a response of this type. Cores keep tickets, and name them in a `DeferredReply`; only the
     shard knows the waiters."""
 
     __slots__ = ()
 
 
-class DeferredReply(NamedTuple, Generic[R]):
+class DeferredReply(NamedTuple, Generic[R_co]):
     """The response to an earlier request, released with the outcome that holds it."""
 
-    ticket: Ticket[R]
-    response: R
+    ticket: Ticket[R_co]
+    response: R_co
 
 
-class Outcome(NamedTuple, Generic[T]):
+class Outcome(NamedTuple, Generic[T_co]):
     """The result of an operation on a machine. `records` are appended as one batch, so all of them survive a crash or none.
     `reply` and `answers` leave once they, and everything written before, are durable."""
 
-    reply: T
+    reply: T_co
     records: Sequence[NewRecord] = ()
     answers: Sequence[DeferredReply[Any]] = ()
     producer: BatchProducer | None = None

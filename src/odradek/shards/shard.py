@@ -254,8 +254,8 @@ class Shard(Generic[M]):
                 _log.exception("shard_not_written", shard=self._name)
                 error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._name}: {error!r}")
             self._restart(error)  # first: those who are refused may ask again at once
-            for held in ending.waiting:
-                held.refuse(error)
+            for held_outcome in ending.waiting:
+                held_outcome.refuse(error)
             return
         if committed is not None:
             self._release_when(committed, ending.waiting)
@@ -295,19 +295,19 @@ class Shard(Generic[M]):
     def _released(self, outcome: Outcome[T]) -> PromptFuture[T]:
         """Returns reply and answers, once everything that they may show is durable."""
         released: PromptFuture[T] = PromptFuture()
-        held = HeldOutcome(outcome, released, self._requests)
+        held_outcome = HeldOutcome(outcome, released, self._requests)
         if self._turn is not None:
-            self._turn.waiting.append(held)
+            self._turn.waiting.append(held_outcome)
             return released
         try:
             committed = self._shard_log.committed(self._last_offset) if self._last_offset >= 0 else None
         except KafkaError as error:
-            held.refuse(error)
+            held_outcome.refuse(error)
             return released
         if committed is None:
-            held.release()
+            held_outcome.release()
         else:
-            self._release_when(committed, [held])
+            self._release_when(committed, [held_outcome])
         return released
 
     # -- time
@@ -381,8 +381,8 @@ class Shard(Generic[M]):
     def _forget(self, error: KafkaError) -> None:
         self._disarm()
         turn, self._turn = self._turn, None
-        for held in turn.waiting if turn is not None else ():
-            held.refuse(error)
+        for held_outcome in turn.waiting if turn is not None else ():
+            held_outcome.refuse(error)
         waiting = self._machine.resigned()
         self._machine = self._make_machine()
         for ticket in waiting:
@@ -434,8 +434,8 @@ class Shard(Generic[M]):
 
 
 def _release(waiting: Sequence[HeldOutcome]) -> None:
-    for held in waiting:
-        held.release()
+    for held_outcome in waiting:
+        held_outcome.release()
 
 
 _NO_PRODUCER: Final = BatchProducer(-1, -1)

@@ -13,7 +13,7 @@ from odradek.streams.plan.keyed import Aggregated, Cogrouped, Folded, FoldedBy, 
 from odradek.streams.plan.operators import Emit, Expression, Operator, at_least_one
 from odradek.streams.plan.program import Program
 from odradek.streams.plan.schemas import checked_schema
-from odradek.streams.plan.user_code import Fold
+from odradek.streams.plan.user_code import AggregateChange, Aggregator, Fold, Initializer, Merger, Reducer
 from odradek.streams.plan.windows import (
     Length,
     SessionWindows,
@@ -177,8 +177,8 @@ class GroupedStream(Generic[TableT, StreamT]):
 
     def reduce(
         self,
-        add: Callable[[Any, Any], Any],
-        subtract: Callable[[Any, Any], Any] | None = None,
+        add: Reducer,
+        subtract: Reducer | None = None,
         *,
         emit: Emit | None = None,
         name: str | None = None,
@@ -189,12 +189,12 @@ class GroupedStream(Generic[TableT, StreamT]):
 
     def aggregate(
         self,
-        start: Callable[[], Any],
-        add: Callable[[Any, Any, Any], Any],
-        subtract: Callable[[Any, Any, Any], Any] | None = None,
+        start: Initializer,
+        add: Aggregator,
+        subtract: Aggregator | None = None,
         *,
         schema: str,
-        merge: Callable[[Any, Any, Any], Any] | None = None,
+        merge: Merger | None = None,
         emit: Emit | None = None,
         name: str | None = None,
     ) -> TableT:
@@ -223,7 +223,7 @@ class GroupedStream(Generic[TableT, StreamT]):
         )
         return self._results.table(self._program, operator)
 
-    def cogroup(self, add: Callable[[Any, Any, Any], Any]) -> CogroupedStream[TableT, StreamT]:
+    def cogroup(self, add: Aggregator) -> CogroupedStream[TableT, StreamT]:
         """Streams that are added to one aggregate: `a.cogroup(f).cogroup(b, g).aggregate(dict, schema=…)`."""
         self._no_table("cogroup")
         checked_function(add, "cogroup", "(key, value, aggregate)")
@@ -283,9 +283,9 @@ class GroupedStream(Generic[TableT, StreamT]):
 
     def cogrouped(
         self,
-        parts: tuple[tuple[GroupedStream[TableT, StreamT], Callable[[Any, Any, Any], Any]], ...],
-        start: Callable[[], Any],
-        merge: Callable[[Any, Any, Any], Any] | None,
+        parts: tuple[tuple[GroupedStream[TableT, StreamT], Aggregator], ...],
+        start: Initializer,
+        merge: Merger | None,
         schema: str,
         emit: Emit | None,
         name: str | None,
@@ -321,7 +321,7 @@ class GroupedStream(Generic[TableT, StreamT]):
         if self._operator.is_table or self._window is not None:
             raise ConfigError(f"{method} takes a grouped stream without windows")
 
-    def _needs_merge(self, merge: Callable[..., Any] | None) -> None:
+    def _needs_merge(self, merge: Merger | None) -> None:
         """Raises ConfigError for sessions without a function that merges them."""
         if merge is not None:
             checked_function(merge, "merge", "(key, one, other)")
@@ -333,10 +333,10 @@ class GroupedStream(Generic[TableT, StreamT]):
 
     def _fold(
         self,
-        start: Callable[[], Any] | None,
-        add: Callable[..., Any],
-        subtract: Callable[..., Any] | None,
-        merge: Callable[..., Any] | None,
+        start: Initializer | None,
+        add: AggregateChange,
+        subtract: AggregateChange | None,
+        merge: Merger | None,
         schema: str | None,
         emit: Emit | None,
         name: str | None,
@@ -393,7 +393,7 @@ class CogroupedStream(Generic[TableT, StreamT]):
     def __init__(
         self,
         program: Program,
-        parts: tuple[tuple[GroupedStream[TableT, StreamT], Callable[[Any, Any, Any], Any]], ...],
+        parts: tuple[tuple[GroupedStream[TableT, StreamT], Aggregator], ...],
         windowed: GroupedStream[TableT, StreamT] | None = None,
     ) -> None:
         self._program = program
@@ -401,7 +401,7 @@ class CogroupedStream(Generic[TableT, StreamT]):
         self._windowed = windowed
 
     def cogroup(
-        self, other: GroupedStream[TableT, StreamT], add: Callable[[Any, Any, Any], Any]
+        self, other: GroupedStream[TableT, StreamT], add: Aggregator
     ) -> CogroupedStream[TableT, StreamT]:
         """Adds one more stream. Its key has the same type."""
         if not isinstance(other, GroupedStream):
@@ -423,10 +423,10 @@ class CogroupedStream(Generic[TableT, StreamT]):
 
     def aggregate(
         self,
-        start: Callable[[], Any],
+        start: Initializer,
         *,
         schema: str,
-        merge: Callable[[Any, Any, Any], Any] | None = None,
+        merge: Merger | None = None,
         emit: Emit | None = None,
         name: str | None = None,
     ) -> TableT:

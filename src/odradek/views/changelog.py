@@ -17,6 +17,7 @@ from odradek.client.consumer.waiting import LoopWaiting
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.network.errors import ClientClosedError
 from odradek.client.settings.settings import AdminSettings, ConsumerSettings
+from odradek.model.aliases import ClientSettings
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.records.columns import Columns
@@ -54,7 +55,7 @@ class Changelog:
         bootstrap_servers: str | list[str] | tuple[str, ...],
         topic: str,
         *,
-        settings: Mapping[str, Any],
+        settings: ClientSettings,
         clock: Clock | None,
         entropy: Entropy | None,
         post: Callable[[Callable[[], object]], None],

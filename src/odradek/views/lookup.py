@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from odradek.client.network.errors import TimedOutError
 from odradek.client.network.own_loop import OwnLoop
+from odradek.model.aliases import ClientSettings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.views.changelog import Changelog
 from odradek.views.key_formats import key_format, value_format
@@ -26,7 +27,7 @@ async def look_up(
     value: str = "json",
     windows: str | None = None,
     timeout_s: float = 60.0,
-    settings: Mapping[str, Any] | None = None,
+    settings: ClientSettings | None = None,
 ) -> list[TableRow]:
     """The row of the key that `text` stands for, or all its windows; reads the whole topic as it is now, what is committed.
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from odradek.client.network.errors import ClientClosedError
+from odradek.model.aliases import ClientSettings
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock, Entropy
@@ -42,7 +43,7 @@ class ViewCore:
         limits: RocksDBLimits | None,
         clock: Clock | None,
         entropy: Entropy | None,
-        settings: Mapping[str, Any],
+        settings: ClientSettings,
         post: Callable[[Callable[[], object]], None],
     ) -> None:
         """Raises ConfigError for what cannot be; StoreError when the directory cannot be used."""

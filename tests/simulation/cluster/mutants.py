@@ -439,7 +439,7 @@ def truncated_on_the_loop() -> Patches:
 @mutant("a replica whose log was opened after its image was applied takes no role", _SCENARIO)
 def opened_without_a_role() -> Patches:
     def apply_newest_image(self: ReplicaOpening, partition: Partition) -> None:
-        self._held.add(partition)
+        self._registry.add(partition)
 
     yield patch.object(ReplicaOpening, "apply_newest_image", apply_newest_image)
 

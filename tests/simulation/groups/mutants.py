@@ -14,7 +14,7 @@ from odradek.groups.classic.group import ClassicGroup
 from odradek.groups.classic.states import ClassicGroupState
 from odradek.groups.shard.kinds import Committer
 from odradek.groups.shard.machine import GroupMachine
-from odradek.groups.shard.offset_table import CommittedOffset, OffsetTable, Place
+from odradek.groups.shard.offset_table import CommittedOffset, OffsetTable, PartitionName
 from odradek.groups.shard.step import GroupStep
 from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupResponse
 from odradek.shards import Moment, Ticket
@@ -90,9 +90,9 @@ def classic_sessions_not_armed_again() -> Patches:
 def commit_dropped() -> Patches:
     real = OffsetTable.put
 
-    def put(self: OffsetTable, group_id: str, place: Place, offset: CommittedOffset) -> None:
-        before = self.get(group_id, place)
+    def put(self: OffsetTable, group_id: str, partition_name: PartitionName, offset: CommittedOffset) -> None:
+        before = self.get(group_id, partition_name)
         if before is None or before.offset % 7:
-            real(self, group_id, place, offset)
+            real(self, group_id, partition_name, offset)
 
     yield patch.object(OffsetTable, "put", put)

@@ -42,7 +42,7 @@ from odradek.groups.shard.formats import (
     version_of,
 )
 from odradek.groups.shard.kinds import Caller, Committer
-from odradek.groups.shard.offset_table import Place
+from odradek.groups.shard.offset_table import PartitionName
 from odradek.groups.shard.settings import GroupSettings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol import encode
@@ -276,7 +276,7 @@ class Script:
     def do_delete_offsets(self, words: list[str], options: dict[str, str]) -> str:
         places = [_place(word) for word in words]
         group_id = options.get("group", GROUP)
-        verdicts = self.bench.execute(partial(delete_offsets, group_id=group_id, places=places))
+        verdicts = self.bench.execute(partial(delete_offsets, group_id=group_id, partition_names=places))
         return " ".join(code.name for code in verdicts.values())
 
     def do_delete_group(self, words: list[str], options: dict[str, str]) -> str:
@@ -318,7 +318,7 @@ def _code(code: int) -> str:
     return "ok" if code == ErrorCode.NONE else ErrorCode.of(code).name
 
 
-def _place(text: str) -> Place:
+def _place(text: str) -> PartitionName:
     topic, _, partition = text.partition("/")
     return topic, int(partition)
 

@@ -92,14 +92,14 @@ def test_an_assignment_larger_than_a_batch_is_refused_and_the_group_joins_again(
 
 
 def test_member_ids_that_no_one_uses_are_bounded(bench: GroupBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("odradek.groups.classic.joining._GIVEN_IDS_MAX", 100)
+    monkeypatch.setattr("odradek.groups.classic.joining._ISSUED_IDS_MAX", 100)
     kept = ask_to_join(bench, version=4, group_id="kept").member_id
     assert ask_to_join(bench, version=4, group_id="kept", member_id=kept).error_code == ErrorCode.NONE
     for number in range(1_000):
         given = ask_to_join(bench, version=4, group_id=f"g{number}", session_timeout_ms=1_800_000)
         assert given.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert len(bench.machine.groups) <= 102
-    assert len(bench.machine.given_ids) <= 101
+    assert len(bench.machine.issued_ids) <= 101
     assert "kept" in bench.machine.groups
     assert (
         ask_to_join(bench, version=4, group_id="g999", member_id=given.member_id).error_code == ErrorCode.NONE
@@ -110,7 +110,7 @@ def test_a_member_id_that_no_one_uses_is_short_and_kept_for_minutes(bench: Group
     given = ask_to_join(bench, version=4, client_id="x" * 4096, session_timeout_ms=1_800_000)
     assert len(given.member_id) < 300
     bench.advance(301_000)
-    assert not bench.machine.given_ids
+    assert not bench.machine.issued_ids
 
 
 def test_protocol_names_of_members_that_left_are_forgotten(bench: GroupBench) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from odradek.broker.access.admission import Admission
 from odradek.cluster.image import INTERNAL_TOPICS
 from odradek.model.ids import ZERO_UUID
+from odradek.protocol.messages.data.produce import ProduceRequest
 
 _VALUES: Final = {"None": None, "True": True}
 _SINCE_NULL_IS_ALL: Final = 1
@@ -54,7 +55,7 @@ def _parsed(when: str) -> tuple[str, frozenset[Any]]:
     return name, frozenset(_VALUES[value] if value in _VALUES else int(value) for value in values.split("|"))
 
 
-def has_transactional_batches(request: Any) -> bool:
+def has_transactional_batches(request: ProduceRequest) -> bool:
     """Tells whether a Produce request has any, by two bytes of each batch's header; damaged or old batches are found later."""
     for topic in request.topic_data:
         for data in topic.partition_data:

@@ -46,9 +46,9 @@ class FileRule:
     resources: tuple[str, ...] = ()
     """The patterns of resources as they are written."""
 
-    def fits(self, asked: Mapping[str, str]) -> bool:
+    def fits(self, query: Mapping[str, str]) -> bool:
         return all(
-            pattern is None or pattern.match(asked[part]) is not None
+            pattern is None or pattern.match(query[part]) is not None
             for part, pattern in self.patterns.items()
         )
 
@@ -91,26 +91,26 @@ class FileAuthorizer:
         key = principal, host, operation, resource_type, name
         known = self._remembered.get(key)
         if known is None:
-            asked = {
+            query = {
                 "principals": principal,
                 "hosts": host,
                 "operations": operation.name,
                 "resources": f"{resource_type.name}:{name}",
             }
             is_topic = resource_type is AclResourceType.TOPIC
-            known = self._allows(asked, is_topic and is_closed(name, operation, self._closed_suffixes))
+            known = self._allows(query, is_topic and is_closed(name, operation, self._closed_suffixes))
             if len(self._remembered) >= _REMEMBERED_MAX:
                 self._remembered.clear()
             self._remembered[key] = known
         return known
 
-    def _allows(self, asked: Mapping[str, str], needs_name: bool) -> bool:
+    def _allows(self, query: Mapping[str, str], needs_name: bool) -> bool:
         """Returns whether the first rule that fits allows it. A closed topic is opened by a rule whose pattern of resources
         names it."""
-        rule = next((rule for rule in self._rules if rule.fits(asked)), None)
+        rule = next((rule for rule in self._rules if rule.fits(query)), None)
         if rule is None or not rule.allows:
             return False
-        return not needs_name or rule.means_topic(asked["resources"].partition(":")[2])
+        return not needs_name or rule.means_topic(query["resources"].partition(":")[2])
 
     def may_anywhere(
         self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType
@@ -162,9 +162,9 @@ def _rule(number: int, entry: Any) -> FileRule:
     )
 
 
-def _pattern(number: int, part: str, given: Any) -> re.Pattern[str] | None:
-    if given is None:
+def _pattern(number: int, part: str, configured: object) -> re.Pattern[str] | None:
+    if configured is None:
         return None
-    if not isinstance(given, list) or not all(isinstance(pattern, str) for pattern in given):
+    if not isinstance(configured, list) or not all(isinstance(pattern, str) for pattern in configured):
         raise ValueError(f"rule {number}: {part} is no list of patterns")
-    return re.compile("|".join(translate(pattern) for pattern in given) or r"(?!)")
+    return re.compile("|".join(translate(pattern) for pattern in configured) or r"(?!)")

@@ -24,7 +24,7 @@ from odradek.broker.cluster.image_age import ImageAge
 from odradek.broker.requests.access import Access
 from odradek.broker.requests.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
 from odradek.net.replies import PeerError
-from odradek.protocol import Api, Message
+from odradek.protocol import Api, Message, Struct
 from odradek.protocol.access import ACCESS, AccessRule, Refusal
 from odradek.protocol.acls import RequiredAcl
 from odradek.security.authorizer import AclAuthorizer, Authorizer
@@ -84,12 +84,12 @@ class Gate:
     def guarded(self, api: Api, served: ApiHandler) -> ApiHandler:
         """Returns the handler with the access check before it; see `RequestGate`."""
 
-        def handle(broker: BrokerContext, context: RequestContext, request: Any) -> Response:
+        def handle(broker: BrokerContext, context: RequestContext, request: Message) -> Response:
             return self._serve(api, served, context, request)
 
         return replace(served, handle=handle) if ACCESS[api.name] else served
 
-    def _serve(self, api: Api, served: ApiHandler, context: RequestContext, request: Any) -> Response:
+    def _serve(self, api: Api, served: ApiHandler, context: RequestContext, request: Message) -> Response:
         if context.requester.principal == BROKER_ITSELF:
             return served.handle(self._broker, context, request)
         access = self.access_of(api, context, context.requester)
@@ -257,17 +257,17 @@ def _refuse_elements(
     out = {id(element) for element in refused}
     if isinstance(refused[0], str):
         names = set(refused)
-        kept = [element for element in elements if element not in names]
+        admitted = [element for element in elements if element not in names]
     else:
-        kept = [element for element in elements if id(element) not in out]
+        admitted = [element for element in elements if id(element) not in out]
     for element in refused:
         yield
         particular.refuse_element(rule, admission, element)
-    admission.request = admission.request.replace(**{array: kept})
+    admission.request = admission.request.replace(**{array: admitted})
     if admission.api.name == "AddPartitionsToTxn":
         particular.refuse_others(admission, array, rule.answer)
-        kept = []
-    if not kept:
+        admitted = []
+    if not admitted:
         particular.nothing_left(admission)
 
 
@@ -284,14 +284,14 @@ def _note_omission(rule: AccessRule, admission: Admission) -> Generator[None, No
 
 
 def _omit(
-    rule: AccessRule, admission: Admission, path: list[str], response: Any
-) -> Generator[None, None, Any]:
+    rule: AccessRule, admission: Admission, path: list[str], response: Struct
+) -> Generator[None, None, Struct]:
     array, *rest = path
-    kept = []
+    admitted = []
     for element in getattr(response, array) or ():
         yield
         if len(rest) > 1:
-            kept.append((yield from _omit(rule, admission, rest, element)))
+            admitted.append((yield from _omit(rule, admission, rest, element)))
         elif admission.access.may_any(rule.alternatives[-1:], getattr(element, rest[0]), quietly=True):
-            kept.append(element)
-    return response.replace(**{array: kept})
+            admitted.append(element)
+    return response.replace(**{array: admitted})

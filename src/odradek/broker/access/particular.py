@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from odradek.broker.access.admission import Admission
 from odradek.broker.requests.authorization import NOT_ASKED
@@ -15,9 +15,27 @@ from odradek.broker.requests.dispatch import closing_error
 from odradek.broker.requests.refused_answers import element_class, mirrored
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID
-from odradek.protocol import Message
+from odradek.protocol import Message, Struct
 from odradek.protocol.access import AccessRule
 from odradek.protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
+
+if TYPE_CHECKING:
+    from odradek.protocol.messages.groups import consumer_group_describe, streams_group_describe
+    from odradek.protocol.messages.groups.describe_groups import DescribeGroupsResponse
+    from odradek.protocol.messages.groups.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
+    from odradek.protocol.messages.metadata.describe_cluster import DescribeClusterResponse
+    from odradek.protocol.messages.metadata.metadata import MetadataResponse
+    from odradek.protocol.messages.share import share_group_describe
+    from odradek.protocol.messages.share.describe_share_group_offsets import DescribeShareGroupOffsetsResponse
+    from odradek.protocol.messages.topics.create_topics import CreateTopicsResponse
+
+    _MemberDescriptions = (
+        consumer_group_describe.ConsumerGroupDescribeResponse
+        | share_group_describe.ShareGroupDescribeResponse
+    )
+    _GroupDescriptions = _MemberDescriptions | streams_group_describe.StreamsGroupDescribeResponse
+
+E = TypeVar("E", bound=Struct)
 
 Work = Generator[None, None, Any]
 _TOPIC, _GROUP, _CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER
@@ -27,7 +45,7 @@ _SINCE_GROUPS: Final = 8
 _HIDDEN_TOPICS: Final = "the group has topics that the client is not authorized to describe"
 
 
-def message_of(rule: AccessRule, admission: Admission, element: Any) -> str:
+def message_of(rule: AccessRule, admission: Admission, element: object) -> str:
     """Returns the refusal as text for people, for answers that have a field for it."""
     required = rule.required
     return f"{admission.context.principal} is not allowed to {required.operation.name} this {required.resource.name}"
@@ -60,7 +78,7 @@ def refuse_others(admission: Admission, array: str, response_array: str) -> None
     admission.request = admission.request.replace(**{array: []})
 
 
-def _without_topics(response: Any) -> Work:
+def _without_topics(response: MetadataResponse) -> Work:
     yield
     return response.replace(topics=[])
 
@@ -102,7 +120,9 @@ def _with_topic_operations(admission: Admission, response: Any) -> Work:
     return response.replace(topics=topics)
 
 
-def _with_cluster_operations(admission: Admission, response: Any) -> Work:
+def _with_cluster_operations(
+    admission: Admission, response: MetadataResponse | DescribeClusterResponse
+) -> Work:
     yield
     operations = 0
     if admission.access.may_quietly(_DESCRIBE, _CLUSTER, CLUSTER_NAME):
@@ -122,7 +142,9 @@ def _describe_groups(admission: Admission) -> Work:
         admission.finishes.append(partial(_with_group_operations, admission))
 
 
-def _with_group_operations(admission: Admission, response: Any) -> Work:
+def _with_group_operations(
+    admission: Admission, response: DescribeGroupsResponse | _GroupDescriptions
+) -> Work:
     groups = []
     for group in response.groups:
         yield
@@ -138,7 +160,7 @@ def _describe_members(admission: Admission) -> Work:
     yield from _describe_groups(admission)
 
 
-def _with_visible_groups(admission: Admission, response: Any) -> Work:
+def _with_visible_groups(admission: Admission, response: _MemberDescriptions) -> Work:
     groups = []
     for group in response.groups:
         for name in _topics_of(group):
@@ -150,7 +172,9 @@ def _with_visible_groups(admission: Admission, response: Any) -> Work:
     return response.replace(groups=groups)
 
 
-def _topics_of(group: Any) -> Iterable[str]:
+def _topics_of(
+    group: consumer_group_describe.DescribedGroup | share_group_describe.DescribedGroup,
+) -> Iterable[str]:
     names: dict[str, None] = {}
     for member in group.members:
         for assignment in (member.assignment, getattr(member, "target_assignment", None)):
@@ -165,7 +189,9 @@ def _describe_streams_groups(admission: Admission) -> Work:
     yield from _describe_groups(admission)
 
 
-def _with_visible_topologies(admission: Admission, response: Any) -> Work:
+def _with_visible_topologies(
+    admission: Admission, response: streams_group_describe.StreamsGroupDescribeResponse
+) -> Work:
     groups = []
     for group in response.groups:
         for name in _topics_of_topology(group):
@@ -179,7 +205,7 @@ def _with_visible_topologies(admission: Admission, response: Any) -> Work:
     return response.replace(groups=groups)
 
 
-def _topics_of_topology(group: Any) -> Iterable[str]:
+def _topics_of_topology(group: streams_group_describe.DescribedGroup) -> Iterable[str]:
     names: dict[str, None] = {}
     if group.topology is not None:
         for part in group.topology.subtopologies or ():
@@ -195,7 +221,7 @@ def _create_topics(admission: Admission) -> Work:
     admission.finishes.append(partial(_with_visible_settings, admission))
 
 
-def _with_visible_settings(admission: Admission, response: Any) -> Work:
+def _with_visible_settings(admission: Admission, response: CreateTopicsResponse) -> Work:
     topics = []
     for topic in response.topics:
         yield
@@ -237,8 +263,8 @@ def _offset_fetch(admission: Admission) -> Work:
     if admission.version < _SINCE_GROUPS:
         yield from _old_offset_fetch(admission)
         return
-    kept = []
-    refused_topics: dict[str, list[Any]] = {}
+    visible_groups = []
+    refused_topics: dict[str, list[Struct]] = {}
     for group in admission.request.groups:
         yield
         if not admission.access.may(_DESCRIBE, _GROUP, group.group_id):
@@ -249,8 +275,8 @@ def _offset_fetch(admission: Admission) -> Work:
             visible, hidden = yield from _parted(admission, group.topics)
             group = group.replace(topics=visible)
             refused_topics[group.group_id] = hidden
-        kept.append(group)
-    admission.request = admission.request.replace(groups=kept)
+        visible_groups.append(group)
+    admission.request = admission.request.replace(groups=visible_groups)
     admission.finishes.append(partial(_with_offsets, admission, refused_topics))
 
 
@@ -269,11 +295,9 @@ def _old_offset_fetch(admission: Admission) -> Work:
         admission.refuse_element("topics", topic, _TOPIC_REFUSED)
 
 
-def _parted(
-    admission: Admission, topics: Iterable[Any]
-) -> Generator[None, None, tuple[list[Any], list[Any]]]:
-    visible: list[Any] = []
-    hidden: list[Any] = []
+def _parted(admission: Admission, topics: Iterable[E]) -> Generator[None, None, tuple[list[E], list[E]]]:
+    visible: list[E] = []
+    hidden: list[E] = []
     for topic in topics:
         yield
         name = _name_of(admission, topic)
@@ -282,7 +306,7 @@ def _parted(
     return visible, hidden
 
 
-def _name_of(admission: Admission, topic: Any) -> str | None:
+def _name_of(admission: Admission, topic: Struct) -> str | None:
     """Returns the topic's name; None for an id that no topic has."""
     topic_id = getattr(topic, "topic_id", ZERO_UUID)
     if topic_id == ZERO_UUID:
@@ -292,7 +316,9 @@ def _name_of(admission: Admission, topic: Any) -> str | None:
     return None if image is None else image.name
 
 
-def _with_visible_topics(admission: Admission, response: Any) -> Work:
+def _with_visible_topics(
+    admission: Admission, response: OffsetFetchResponse | OffsetFetchResponseGroup
+) -> Work:
     topics = []
     for topic in response.topics:
         yield
@@ -302,7 +328,9 @@ def _with_visible_topics(admission: Admission, response: Any) -> Work:
     return response.replace(topics=topics)
 
 
-def _with_offsets(admission: Admission, refused_topics: dict[str, list[Any]], response: Any) -> Work:
+def _with_offsets(
+    admission: Admission, refused_topics: dict[str, list[Struct]], response: OffsetFetchResponse
+) -> Work:
     groups = []
     for group in response.groups:
         yield
@@ -316,9 +344,9 @@ def _with_offsets(admission: Admission, refused_topics: dict[str, list[Any]], re
 
 
 def _refused_topics(
-    admission: Admission, group: Any, hidden: Collection[Any]
-) -> Generator[None, None, list[Any]]:
-    field = next(field for field in group.FIELDS if field.name == "topics")
+    admission: Admission, group: Struct, hidden: Collection[Struct]
+) -> Generator[None, None, list[Struct]]:
+    field: Any = next(field for field in group.FIELDS if field.name == "topics")
     cls = field.kind.element.cls
     answers = []
     for topic in hidden:
@@ -328,7 +356,7 @@ def _refused_topics(
 
 
 def _share_group_offsets(admission: Admission) -> Work:
-    refused_topics: dict[str, list[Any]] = {}
+    refused_topics: dict[str, list[Struct]] = {}
     groups = []
     for group in admission.request.groups:
         yield
@@ -341,7 +369,9 @@ def _share_group_offsets(admission: Admission) -> Work:
     admission.finishes.append(partial(_with_share_offsets, admission, refused_topics))
 
 
-def _with_share_offsets(admission: Admission, refused_topics: dict[str, list[Any]], response: Any) -> Work:
+def _with_share_offsets(
+    admission: Admission, refused_topics: dict[str, list[Struct]], response: DescribeShareGroupOffsetsResponse
+) -> Work:
     groups = []
     for group in response.groups:
         yield

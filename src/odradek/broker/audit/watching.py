@@ -38,10 +38,10 @@ class RequestAudit:
     def watched(self, api: Api, served: ApiHandler) -> ApiHandler:
         """Returns the handler; its requests are noted."""
 
-        def change(broker: BrokerContext, context: RequestContext, request: Any) -> Response:
+        def change(broker: BrokerContext, context: RequestContext, request: Message) -> Response:
             return self._change(api, context, request, served.handle(broker, context, request))
 
-        def access(broker: BrokerContext, context: RequestContext, request: Any) -> Response:
+        def access(broker: BrokerContext, context: RequestContext, request: Message) -> Response:
             if self.trail.rules.watches(api.name):
                 self._note(ACCESS_KIND, "asked", api, context, request, ())
             return served.handle(broker, context, request)
@@ -64,7 +64,7 @@ class RequestAudit:
             "failed", principal="", host=host, listener="metrics.listeners", detail=f"no token: {path}"
         )
 
-    def _change(self, api: Api, context: RequestContext, request: Any, response: Response) -> Response:
+    def _change(self, api: Api, context: RequestContext, request: Message, response: Response) -> Response:
         if isinstance(response, asyncio.Future):
             response.add_done_callback(
                 lambda done: (
@@ -82,13 +82,13 @@ class RequestAudit:
         return response
 
     async def _awaited(
-        self, api: Api, context: RequestContext, request: Any, response: Awaitable[Any]
+        self, api: Api, context: RequestContext, request: Message, response: Awaitable[Message | None]
     ) -> Any:
         settled = await response
         self._done(api, context, request, settled)
         return settled
 
-    def _done(self, api: Api, context: RequestContext, request: Any, response: Message | None) -> None:
+    def _done(self, api: Api, context: RequestContext, request: Message, response: Message | None) -> None:
         codes = (
             ()
             if response is None
@@ -100,7 +100,13 @@ class RequestAudit:
         self._note(CHANGE, outcome, api, context, request, codes)
 
     def _note(
-        self, kind: str, outcome: str, api: Api, context: RequestContext, request: Any, codes: tuple[str, ...]
+        self,
+        kind: str,
+        outcome: str,
+        api: Api,
+        context: RequestContext,
+        request: Message,
+        codes: tuple[str, ...],
     ) -> None:
         resources = tuple(islice(_resources(api, context.api_version, request), NAMES_MAX + 1))
         detail = "; ".join(_first(_details(request)))
@@ -124,7 +130,7 @@ def _requester_fields(api: Api, context: RequestContext) -> dict[str, object]:
     }
 
 
-def _resources(api: Api, version: int, request: Any) -> Iterable[str]:
+def _resources(api: Api, version: int, request: Message) -> Iterable[str]:
     """Returns the resources that the request names, by the table of access rules."""
     seen: set[str] = set()
     for rule in ACCESS[api.name]:
@@ -158,7 +164,7 @@ def _first(texts: Iterable[str]) -> Iterable[str]:
         yield clipped(text)
 
 
-def _details(request: Any) -> Iterable[str]:
+def _details(request: Message) -> Iterable[str]:
     """Names of settings, of ACLs' parts, of users; no values."""
     for resource in islice(getattr(request, "resources", None) or (), NAMES_MAX + 1):
         names = ", ".join(_first(entry.name for entry in getattr(resource, "configs", None) or ()))

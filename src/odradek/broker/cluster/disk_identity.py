@@ -198,7 +198,7 @@ class DiskIdentity:
             else:
                 directories[directory.directory_id] = Generation(before.number + 1, token)
         # What was on a directory that is gone is noted elsewhere by now. But one that is offline may come back.
-        kept = (
+        offline = (
             {}
             if all_online
             else {
@@ -207,7 +207,7 @@ class DiskIdentity:
                 if directory_id not in directories
             }
         )
-        after = KnownBroker(broker_id=self._me, directories={**kept, **directories}, is_clean=is_clean)
+        after = KnownBroker(broker_id=self._me, directories={**offline, **directories}, is_clean=is_clean)
         self._pending = DiskClaim(version=self._version, after=after, own_tokens=self._own_tokens)
         return self._pending
 

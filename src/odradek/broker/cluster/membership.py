@@ -369,10 +369,10 @@ class ClusterMembership:
 
     def _now_known(self) -> tuple[float, int]:
         """Returns the time, and the version that is decided by then as far as this process knows."""
-        asked_s = 0.0 if self._image_age is None else self._image_age.now()
-        return asked_s, -1 if self.controller is None else self.controller.latest.version
+        requested_s = 0.0 if self._image_age is None else self._image_age.now()
+        return requested_s, -1 if self.controller is None else self.controller.latest.version
 
-    async def _confirm_age(self, response: SyncAnswer, asked_s: float, decided_version: int) -> None:
+    async def _confirm_age(self, response: SyncAnswer, requested_s: float, decided_version: int) -> None:
         """What was answered is applied: the image is as new as the question. That of a controller here is as new as the
         registry's word that it is in office."""
         if self._image_age is None:
@@ -383,7 +383,7 @@ class ClusterMembership:
             return
         if own is not None and response.controller_epoch == own.epoch:
             await own.confirm_office()
-        self._image_age.heard(asked_s)
+        self._image_age.heard(requested_s)
 
     async def _apply_with_heartbeats(self, response: SyncAnswer) -> None:
         """Applies an image and sends heartbeats meanwhile, since opening its replicas may take long."""

@@ -56,19 +56,19 @@ async def create_topics(
         return [error.as_outcome()] * len(wanted)
     if response is None:
         return None
-    _, made = decode_response(_API.key, _API.latest_stable, b"".join(response)[_SIZE_BYTES:])
-    assert isinstance(made, CreateTopicsResponse)
-    return [_outcome(cluster.image, topic) for topic in made.topics]
+    _, created = decode_response(_API.key, _API.latest_stable, b"".join(response)[_SIZE_BYTES:])
+    assert isinstance(created, CreateTopicsResponse)
+    return [_outcome(cluster.image, topic) for topic in created.topics]
 
 
-def _outcome(image: ClusterImage, made_topic: CreatableTopicResult) -> TopicImage | KafkaError:
-    if made_topic.error_code != ErrorCode.NONE:
+def _outcome(image: ClusterImage, created_topic: CreatableTopicResult) -> TopicImage | KafkaError:
+    if created_topic.error_code != ErrorCode.NONE:
         return KafkaError(
-            ErrorCode.of(made_topic.error_code),
-            made_topic.error_message or f"topic {made_topic.name!r} was not made",
+            ErrorCode.of(created_topic.error_code),
+            created_topic.error_message or f"topic {created_topic.name!r} was not made",
         )
-    topic = image.topics.get(made_topic.name)
+    topic = image.topics.get(created_topic.name)
     if topic is None:
-        message = f"topic {made_topic.name!r} was made, but is not known here yet: try again"
+        message = f"topic {created_topic.name!r} was made, but is not known here yet: try again"
         return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, message)
     return topic

@@ -110,15 +110,15 @@ def _topic_configs(config: BrokerConfig) -> Mapping[str, str]:
 class _SettingsCache:
     """The settings of groups, made once for each broker configuration."""
 
-    __slots__ = ("_config", "_made_from", "_settings")
+    __slots__ = ("_config", "_config_used", "_settings")
 
     def __init__(self, config: Callable[[], BrokerConfig]) -> None:
         self._config = config
-        self._made_from: BrokerConfig | None = None
+        self._config_used: BrokerConfig | None = None
         self._settings = GroupSettings()
 
     def settings(self) -> GroupSettings:
         config = self._config()
-        if config is not self._made_from:
-            self._made_from, self._settings = config, GroupSettings.of(config)
+        if config is not self._config_used:
+            self._config_used, self._settings = config, GroupSettings.of(config)
         return self._settings

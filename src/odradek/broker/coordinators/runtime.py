@@ -71,22 +71,22 @@ class CoordinatorKind(Generic[M, S]):
         self._has_imports = False
         self._led: dict[int, ShardLog] = {}
         """Logs that this broker leads, by partition, until the parts are made."""
-        self.made: CoordinatorParts[M, S] | None = None
+        self.existing_parts: CoordinatorParts[M, S] | None = None
         """The parts; None until the kind is needed."""
 
     @property
     def parts(self) -> CoordinatorParts[M, S]:
-        if self.made is None:
-            self.made = self._make()
+        if self.existing_parts is None:
+            self.existing_parts = self._make()
             for index, log in self._led.items():
-                self.made.shards.elected(index, log)
+                self.existing_parts.shards.elected(index, log)
             self._led.clear()
-        return self.made
+        return self.existing_parts
 
     @property
     def is_imported(self) -> bool:
         """Whether the parts can be made on the loop; otherwise `import_on_thread` comes first."""
-        return self._has_imports or self.made is not None
+        return self._has_imports or self.existing_parts is not None
 
     async def import_on_thread(self, offload: Offload) -> None:
         if not self.is_imported:
@@ -103,8 +103,8 @@ class CoordinatorKind(Generic[M, S]):
 
     def lost(self, index: int) -> None:
         self._led.pop(index, None)
-        if self.made is not None:
-            self.made.shards.resigned(index)
+        if self.existing_parts is not None:
+            self.existing_parts.shards.resigned(index)
 
     @property
     def service(self) -> S:
@@ -211,7 +211,7 @@ class CoordinatorRuntime:
         if kind is None or self._closed:
             return
         kind.led(partition.name.partition, PartitionLog(partition, self._started().runtime.offload))
-        if kind.made is None and kind.name not in self._beginning:
+        if kind.existing_parts is None and kind.name not in self._beginning:
             self._beginning[kind.name] = asyncio.get_running_loop().create_task(
                 self._begin(kind), name=f"import the coordinator of {kind.name}"
             )
@@ -242,8 +242,8 @@ class CoordinatorRuntime:
         for close in self._closing:
             close()
         for kind in self._kinds.values():
-            if kind.made is not None:
-                kind.made.shards.close()
+            if kind.existing_parts is not None:
+                kind.existing_parts.shards.close()
 
     # -- the topics
 

@@ -86,8 +86,8 @@ async def known_ends(
     own = led.pop(broker.coordinators.here, [])
     ends: dict[TopicPartition, int] = {}
     if led:
-        asked = [_add_ends_of(broker, leader, theirs, ends, timeout_s) for leader, theirs in led.items()]
-        await asyncio.gather(*asked)
+        requests = [_add_ends_of(broker, leader, theirs, ends, timeout_s) for leader, theirs in led.items()]
+        await asyncio.gather(*requests)
     for name in own:
         await turn.step()
         try:
@@ -134,12 +134,13 @@ async def _requested_ends(
     """Returns partition, error code and end of each of those partitions that the leader's answer contains."""
     topics: dict[str, list[list_offsets.ListOffsetsPartition]] = {}
     for name in names:
-        asked = list_offsets.ListOffsetsPartition(partition_index=name.partition, timestamp=_LATEST)
-        topics.setdefault(name.topic, []).append(asked)
+        partition = list_offsets.ListOffsetsPartition(partition_index=name.partition, timestamp=_LATEST)
+        topics.setdefault(name.topic, []).append(partition)
     request = list_offsets.ListOffsetsRequest(
         replica_id=_CONSUMER,
         topics=[
-            list_offsets.ListOffsetsTopic(name=topic, partitions=asked) for topic, asked in topics.items()
+            list_offsets.ListOffsetsTopic(name=topic, partitions=partitions)
+            for topic, partitions in topics.items()
         ],
     )
     response = await broker.coordinators.send_to_peer(leader, _LIST_OFFSETS, request, timeout_s=timeout_s)

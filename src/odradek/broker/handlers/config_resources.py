@@ -328,9 +328,9 @@ def _edited(configs: Mapping[str, str], name: str, operation: Operation, value: 
         )
     present = configs.get(name, setting.default_text or "")
     items = [part.strip() for part in present.split(",") if part.strip()]
-    given = dict.fromkeys(part.strip() for part in value.split(",") if part.strip())
+    parts = dict.fromkeys(part.strip() for part in value.split(",") if part.strip())
     if operation is Operation.APPEND:
-        items = list(dict.fromkeys(items) | given)
+        items = list(dict.fromkeys(items) | parts)
     else:
-        items = [part for part in items if part not in given]
+        items = [part for part in items if part not in parts]
     return ",".join(items)

@@ -11,7 +11,7 @@ from odradek.broker.requests.context import BrokerContext, RequestContext
 from odradek.groups.offsets.committing import CommitRecords, CommitRequest
 from odradek.groups.service import commit_refusal
 from odradek.groups.shard.kinds import Caller
-from odradek.groups.shard.offset_table import Place
+from odradek.groups.shard.offset_table import PartitionName
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.acls import AclOperation, AclResourceType
 from odradek.runtime.prompt import PromptFuture
@@ -35,14 +35,14 @@ def _is_there_for(access: Access, topic: str) -> bool:
     return access.may_quietly(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic)
 
 
-Verdicts = dict[Place, ErrorCode]
+Verdicts = dict[PartitionName, ErrorCode]
 
 
 def commit_then(
     broker: BrokerContext,
     request: CommitRequest,
     settle: Callable[[Verdicts | KafkaError], None],
-    made: CommitRecords | None = None,
+    prepared: CommitRecords | None = None,
 ) -> None:
     """Begin a commit, and answer once, with its verdicts or with what refused all of it. No coroutine and no task: commits are
     the most frequent thing that coordinators do.
@@ -50,7 +50,7 @@ def commit_then(
     COORDINATOR_NOT_AVAILABLE when it is not durable in time: it may become so later, and to commit the same again does no harm.
     """
     try:
-        verdicts = broker.groups.commit(request, made)
+        verdicts = broker.groups.commit(request, prepared)
     except KafkaError as error:
         settle(error)
         return
@@ -58,7 +58,7 @@ def commit_then(
 
 
 async def commit_in_time(
-    broker: BrokerContext, request: CommitRequest, made: CommitRecords | None = None
+    broker: BrokerContext, request: CommitRequest, prepared: CommitRecords | None = None
 ) -> Verdicts:
     """Commits offsets, and returns the outcome for each partition; see `commit_then`. Nothing is awaited before the shard
     has decided."""
@@ -68,7 +68,7 @@ async def commit_in_time(
         if not outcome.done():
             outcome.set_result(verdicts)
 
-    commit_then(broker, request, answer, made)
+    commit_then(broker, request, answer, prepared)
     written = await outcome
     if isinstance(written, KafkaError):
         raise written
@@ -79,12 +79,12 @@ async def commit_records(broker: BrokerContext, turn: Turn, request: CommitReque
     """Returns the records of a commit of many offsets, made in turns; None for few, which are made when they are decided."""
     if len(request.commits) <= OFFSETS_AT_ONCE:
         return None
-    made = CommitRecords()
+    prepared = CommitRecords()
     now_ms = broker.runtime.clock.wall_ms()
     for commit in request.commits:
         await turn.step()
-        made.add(request, commit, now_ms, broker.config.offsets.metadata_max_bytes)
-    return made
+        prepared.add(request, commit, now_ms, broker.config.offsets.metadata_max_bytes)
+    return prepared
 
 
 def _outcome(verdicts: PromptFuture[Verdicts]) -> Verdicts | KafkaError:

@@ -12,13 +12,13 @@ from odradek.broker.requests.context import BrokerContext
 from odradek.broker.sessions.share_sessions import CLOSING, ShareSession, ShareSessionKey
 from odradek.groups.share.heartbeats import check_member_id
 from odradek.groups.share.partition import RECORD_LOCKS_MAX, AcknowledgedRange
-from odradek.groups.share.state_formats import SharePlace
+from odradek.groups.share.state_formats import SharePartitionKey
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.net.connection import Connection
 from odradek.protocol.acknowledge_types import AcknowledgeType
 from odradek.protocol.acls import AclOperation, AclResourceType
 
-ReadPlace = tuple[UUID, int]
+ReadPartition = tuple[UUID, int]
 
 
 class AcknowledgementRequest(Protocol):
@@ -47,16 +47,16 @@ class AcknowledgementTask(NamedTuple):
     epoch: int
 
 
-def member_of(broker: BrokerContext, asked: AcknowledgementTask) -> ShareSessionKey:
+def member_of(broker: BrokerContext, requested: AcknowledgementTask) -> ShareSessionKey:
     """Returns the member. Raises INVALID_REQUEST, or UNSUPPORTED_VERSION where the feature is off."""
     if level_of(broker.image, SHARE_VERSION) < 1:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION, "share groups are off: set the feature share.version to 1"
         )
-    if not asked.group_id or not asked.member_id:
+    if not requested.group_id or not requested.member_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the request needs a group id and a member id")
-    check_member_id(asked.member_id)
-    return ShareSessionKey(asked.group_id, asked.member_id)
+    check_member_id(requested.member_id)
+    return ShareSessionKey(requested.group_id, requested.member_id)
 
 
 def session_of(
@@ -105,43 +105,43 @@ def _connection_lost(broker: BrokerContext, connection: Connection) -> None:
 async def acknowledge(
     broker: BrokerContext,
     key: ShareSessionKey,
-    said: Sequence[tuple[ReadPlace, Sequence[AcknowledgementRequest]]],
+    acknowledgements: Sequence[tuple[ReadPartition, Sequence[AcknowledgementRequest]]],
     *,
     renews: bool,
     access: Access | None = None,
-) -> dict[ReadPlace, AcknowledgementOutcome]:
+) -> dict[ReadPartition, AcknowledgementOutcome]:
     """Returns the outcomes by partition. All acknowledgements are applied before any is waited for."""
-    verdicts: dict[ReadPlace, AcknowledgementOutcome] = {}
-    waiting: list[tuple[ReadPlace, Awaitable[None]]] = []
+    verdicts: dict[ReadPartition, AcknowledgementOutcome] = {}
+    waiting: list[tuple[ReadPartition, Awaitable[None]]] = []
     turn = broker.turns.begin()
-    for read_place, batches in said:
+    for read_partition, batches in acknowledgements:
         await turn.step()
         try:
-            check_readable(broker, access, read_place)
+            check_readable(broker, access, read_partition)
             _check_count(batches)
-            live = await broker.shares.get(SharePlace(key.group_id, *read_place))
+            live = await broker.shares.get(SharePartitionKey(key.group_id, *read_partition))
             _check_types(batches, renews=renews and live.settings.renews)
             ranges = [
                 AcknowledgedRange(batch.first_offset, batch.last_offset, batch.acknowledge_types)
                 for batch in batches
             ]
-            kept = live.acknowledge(key.member_id, ranges)
-            verdicts[read_place] = AcknowledgementOutcome(ErrorCode.NONE)
-            if kept is not None:
-                waiting.append((read_place, kept))
+            stored = live.acknowledge(key.member_id, ranges)
+            verdicts[read_partition] = AcknowledgementOutcome(ErrorCode.NONE)
+            if stored is not None:
+                waiting.append((read_partition, stored))
         except KafkaError as error:
-            verdicts[read_place] = AcknowledgementOutcome(error.code, error.message)
-    for read_place, written in waiting:
+            verdicts[read_partition] = AcknowledgementOutcome(error.code, error.message)
+    for read_partition, written in waiting:
         try:
             await written
         except KafkaError as error:
-            verdicts[read_place] = AcknowledgementOutcome(error.code, error.message)
+            verdicts[read_partition] = AcknowledgementOutcome(error.code, error.message)
     return verdicts
 
 
-def check_readable(broker: BrokerContext, access: Access | None, place: ReadPlace) -> None:
+def check_readable(broker: BrokerContext, access: Access | None, read_partition: ReadPartition) -> None:
     """Raises TOPIC_AUTHORIZATION_FAILED. Called each time: access may end while a session lasts."""
-    topic = None if access is None else broker.image.topics_by_id.get(place[0])
+    topic = None if access is None else broker.image.topics_by_id.get(read_partition[0])
     if access is None or topic is None:
         return  # of a topic that is not there the caller says so
     if not access.may(AclOperation.READ, AclResourceType.TOPIC, topic.name):
@@ -172,9 +172,9 @@ def _check_types(batches: Sequence[AcknowledgementRequest], *, renews: bool) -> 
             )
 
 
-async def settled(kept: Sequence[Awaitable[None]]) -> None:
+async def settled(stored: Sequence[Awaitable[None]]) -> None:
     """Wait for all; what was refused is loaded again, so no one needs to know of it."""
-    for outcome in kept:
+    for outcome in stored:
         try:
             await outcome
         except KafkaError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from odradek.broker.requests.context import BrokerContext
-from odradek.groups.share.state_formats import SharePlace
+from odradek.groups.share.state_formats import SharePartitionKey
 
 
 async def forget_topic(broker: BrokerContext, group_id: str, topic_id: UUID) -> None:
@@ -13,7 +13,7 @@ async def forget_topic(broker: BrokerContext, group_id: str, topic_id: UUID) -> 
     topic = (await broker.groups.share_topics(group_id)).get(topic_id)
     if topic is not None:
         for partition in sorted(topic.partitions):
-            await broker.shares.forget(SharePlace(group_id, topic_id, partition))
+            await broker.shares.forget(SharePartitionKey(group_id, topic_id, partition))
         await broker.groups.end_share_topics(group_id, frozenset({topic_id}))
 
 

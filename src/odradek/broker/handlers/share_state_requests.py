@@ -9,13 +9,13 @@ from uuid import UUID
 
 from odradek.broker.requests.context import BrokerContext
 from odradek.broker.share.state_store import LocalShareState, ShareStateStore
-from odradek.groups.share.state_formats import SharePlace
+from odradek.groups.share.state_formats import SharePartitionKey
 from odradek.model.errors import KafkaError
 from odradek.runtime.turns import slices
 
 _BEGUN_MAX: Final = 1024
 """The number of operations that wait for durable records at the same time: they share the flushes."""
-Operation = Callable[[ShareStateStore, SharePlace, Any], Awaitable[Any]]
+Operation = Callable[[ShareStateStore, SharePartitionKey, Any], Awaitable[Any]]
 R = TypeVar("R")
 T = TypeVar("T", covariant=True)
 
@@ -38,14 +38,14 @@ class _TopicResult(Protocol[T]):
     def __call__(self, *, topic_id: UUID, partitions: list[Any]) -> T: ...
 
 
-async def kept(
+async def for_each_partition(
     broker: BrokerContext,
     request: _Request,
     operation: Operation,
     make_result: Callable[[int, Any], R],
     topic_result: _TopicResult[T],
 ) -> list[T]:
-    """Carry out `operation` for each place and its part of the request: many are begun before the first is waited for.
+    """Carries out `operation` for each partition and its part of the request: many are begun before the first is waited for.
 
     In the request's order: what `topic_result` makes of a topic's id and of what `make_result` makes of each of its partitions
     and its reply, or the KafkaError that refused it.
@@ -65,9 +65,9 @@ async def kept(
         outcomes.append((topic.topic_id, []))
         for some in slices(topic.partitions):
             await turn.step()
-            for asked in some:
-                reply = _begin(store, request.group_id, topic, asked, operation)
-                begun.append((number, asked.partition, reply))
+            for requested in some:
+                reply = _begin(store, request.group_id, topic, requested, operation)
+                begun.append((number, requested.partition, reply))
             await settle(_BEGUN_MAX)
     await settle(0)
     return await turn.map(lambda outcome: topic_result(topic_id=outcome[0], partitions=outcome[1]), outcomes)
@@ -77,12 +77,12 @@ def _begin(
     store: ShareStateStore,
     group_id: str,
     topic: _Topic,
-    asked: Any,
+    requested: Any,
     operation: Operation,
 ) -> Awaitable[Any] | KafkaError:
-    place = SharePlace(group_id, topic.topic_id, asked.partition)
+    partition_key = SharePartitionKey(group_id, topic.topic_id, requested.partition)
     try:
-        return operation(store, place, asked)
+        return operation(store, partition_key, requested)
     except KafkaError as error:
         return error.as_outcome()
 

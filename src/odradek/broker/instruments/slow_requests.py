@@ -10,7 +10,7 @@ from typing import Final
 from odradek.net.connection import Connection
 from odradek.protocol import APIS
 
-_KEPT_MAX: Final = 200
+_RECENT_MAX: Final = 200
 LONG_POLLS: Final = frozenset({1, 11, 14, 78})
 """Fetch, JoinGroup, SyncGroup and ShareFetch wait as long as they are asked to: their waits make them no slow requests."""
 
@@ -39,7 +39,7 @@ class SlowRequests:
     def __init__(self, limit_ms: int, wall_ms: Callable[[], int]) -> None:
         self.limit_s: Final = limit_ms / 1_000 or float("inf")
         self._wall_ms = wall_ms
-        self._kept: Final[deque[SlowRequest]] = deque(maxlen=_KEPT_MAX)
+        self._recent: Final[deque[SlowRequest]] = deque(maxlen=_RECENT_MAX)
         self.count = 0
         """All that there ever were."""
 
@@ -48,7 +48,7 @@ class SlowRequests:
         times_ms = [round(seconds * 1_000, 3) for seconds in times_s]
         queued_ms, handled_ms, waited_ms, response_queued_ms, sent_ms = times_ms
         self.count += 1
-        self._kept.append(
+        self._recent.append(
             SlowRequest(
                 at_ms=self._wall_ms(),
                 request=APIS[api_key].name,
@@ -66,4 +66,4 @@ class SlowRequests:
 
     def described(self) -> list[dict[str, object]]:
         """Returns the last ones as JSON objects, the newest first."""
-        return [asdict(request) for request in reversed(self._kept)]
+        return [asdict(request) for request in reversed(self._recent)]

@@ -202,13 +202,13 @@ def of_process(broker: MeasuredBroker) -> list[Family]:
     families = [info, connections, state]
     if broker.loop_watch is not None:
         counts = broker.loop_watch.counts
-        held = Histogram(BUCKETS_S)
-        held.counts, held.total = list(counts.buckets), counts.seconds
+        held_times = Histogram(BUCKETS_S)
+        held_times.counts, held_times.total = list(counts.buckets), counts.seconds
         family = histogram(
             "odradek_event_loop_held_seconds",
             "Times for which something held the event loop longer than odradek.loop.held.warn.ms.",
         )
-        family.add(held)
+        family.add(held_times)
         families.append(family)
     return families
 

@@ -24,7 +24,7 @@ from odradek.telemetry.metrics import Family, gauge, labels
 if TYPE_CHECKING:
     from odradek.groups.shard.kinds import Group
     from odradek.groups.shard.machine import GroupMachine
-    from odradek.groups.shard.offset_table import CommittedOffset, Place
+    from odradek.groups.shard.offset_table import CommittedOffset, PartitionName
 
 _ENDS_SECONDS_MAX: Final = 2.0
 """Other leaders say within this time where their partitions end, or the scrape goes on without them."""
@@ -64,12 +64,12 @@ class GroupFamilies:
         )
         self._kinds: Counter[tuple[str, str]] = Counter()
         self._offset_count = 0
-        self._committed: dict[str, list[tuple[Place, CommittedOffset]]] = {}
+        self._committed: dict[str, list[tuple[PartitionName, CommittedOffset]]] = {}
         self._loading_count = 0
 
     async def collect(self, turn: Turn) -> None:
-        made = self._broker.kinds.groups.made
-        for _, shard in made.shards if made is not None else ():
+        parts = self._broker.kinds.groups.existing_parts
+        for _, shard in parts.shards if parts is not None else ():
             await turn.step()
             try:
                 await self._read_shard(shard, turn)
@@ -79,7 +79,7 @@ class GroupFamilies:
         for committed in self._committed.values():
             for some in slices(committed, SLICE_ITEMS):
                 await turn.step()
-                names.update((TopicPartition(*place), None) for place, _ in some)
+                names.update((TopicPartition(*partition_name), None) for partition_name, _ in some)
         ends = await known_ends(self._broker, names, turn, timeout_s=_ENDS_SECONDS_MAX)
         now = self._broker.runtime.clock.monotonic()
         for name, end_offset in ends.items():
@@ -106,16 +106,20 @@ class GroupFamilies:
             self._offset_count += len(committed)
             topics = self._broker.image.topics
             existing = self._committed[group_id] = []
-            for place, offset in committed:
+            for partition_name, offset in committed:
                 await turn.step()
-                topic = topics.get(place[0])
-                if topic is not None and place[1] < len(topic.partitions) and offset.is_of(topic.topic_id):
-                    existing.append((place, offset))
+                topic = topics.get(partition_name[0])
+                if (
+                    topic is not None
+                    and partition_name[1] < len(topic.partitions)
+                    and offset.is_of(topic.topic_id)
+                ):
+                    existing.append((partition_name, offset))
 
     async def _add_offsets(
         self,
         group_id: str,
-        committed: Iterable[tuple[Place, CommittedOffset]],
+        committed: Iterable[tuple[PartitionName, CommittedOffset]],
         ends: dict[TopicPartition, int],
         now: float,
         turn: Turn,
@@ -191,5 +195,5 @@ def _groups_of(machine: GroupMachine, now: Moment) -> Outcome[tuple[list[Group],
 
 def _offsets_of(
     machine: GroupMachine, now: Moment, *, group_id: str
-) -> Outcome[list[tuple[Place, CommittedOffset]]]:
+) -> Outcome[list[tuple[PartitionName, CommittedOffset]]]:
     return Outcome(list(machine.offsets.of(group_id).items()))

@@ -30,9 +30,9 @@ class TransactionFamilies:
         """Milliseconds since the start of each transaction, and its transactional id."""
 
     async def collect(self, turn: Turn) -> None:
-        made = self._broker.kinds.transactions.made
+        parts = self._broker.kinds.transactions.existing_parts
         now_ms = self._broker.runtime.clock.wall_ms()
-        for _, shard in made.shards if made is not None else ():
+        for _, shard in parts.shards if parts is not None else ():
             await turn.step()
             try:
                 entries = decided(shard, _entries)

@@ -35,13 +35,13 @@ class ReplicaMaintenance:
         self,
         runtime: Runtime,
         directories: LogManager,
-        held: ReplicaRegistry,
+        registry: ReplicaRegistry,
         roles: ReplicaRoles,
         config: Callable[[], BrokerConfig | None],
     ) -> None:
         self._runtime = runtime
         self._directories = directories
-        self._held = held
+        self._registry = registry
         self._roles = roles
         self._config = config
         self._cleaner: LogCleaner | None = None
@@ -50,7 +50,7 @@ class ReplicaMaintenance:
 
     async def apply_retention(self) -> None:
         now_ms = self._runtime.clock.wall_ms()
-        for partition in self._held:
+        for partition in self._registry:
             if partition.retired is None:
                 await self._retain(partition, now_ms)
             await asyncio.sleep(0)  # tens of thousands of partitions must not hold the loop
@@ -64,7 +64,9 @@ class ReplicaMaintenance:
 
     async def compact(self) -> None:
         """Compact what needs it, until nothing does."""
-        compacted = [partition for partition in self._held if "compact" in partition.config.cleanup_policy]
+        compacted = [
+            partition for partition in self._registry if "compact" in partition.config.cleanup_policy
+        ]
         config = self._config()
         if config is None or not compacted or not self._compacts:
             return
@@ -89,14 +91,14 @@ class ReplicaMaintenance:
     @property
     def end_offsets(self) -> int:
         """The sum of all: another one, if records came."""
-        return sum(partition.log.end_offset for partition in self._held)
+        return sum(partition.log.end_offset for partition in self._registry)
 
     async def write_checkpoints(self) -> None:
         await self._directories.write_checkpoints(await self.high_watermarks())
 
     async def high_watermarks(self) -> dict[TopicPartition, int]:
         high_watermarks: dict[TopicPartition, int] = {}
-        for number, partition in enumerate(list(self._held)):
+        for number, partition in enumerate(list(self._registry)):
             high_watermarks[partition.name] = partition.high_watermark
             if number % _TURN == _TURN - 1:
                 await asyncio.sleep(0)
@@ -104,8 +106,8 @@ class ReplicaMaintenance:
 
     async def flush_by_time(self) -> None:
         """Flush what `flush.ms` says has waited long enough, and what keeps descriptors that others need."""
-        for partition in self._held.timed:
+        for partition in self._registry.timed:
             partition.flush_if_due()
         for name in self._directories.drain_crowding_logs():
-            if (crowding := self._held.partitions.get(name)) is not None:
+            if (crowding := self._registry.partitions.get(name)) is not None:
                 crowding.flush()

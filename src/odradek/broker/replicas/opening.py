@@ -57,7 +57,7 @@ class ReplicaOpening:
     def __init__(
         self,
         directories: LogManager,
-        held: ReplicaRegistry,
+        registry: ReplicaRegistry,
         roles: ReplicaRoles,
         flushing: Flushing,
         member: ReplicationContext | None,
@@ -68,7 +68,7 @@ class ReplicaOpening:
         """`config_of` gives a topic's settings as they are now. `assume` gives a partition its role, and takes it offline where
         that fails."""
         self._directories = directories
-        self._held = held
+        self._registry = registry
         self._config_of = config_of
         self._assume = assume
         self._roles = roles
@@ -100,9 +100,9 @@ class ReplicaOpening:
         """Returns the step that the newest image requires; None for no step."""
         if name in self._doomed:
             return LogRemoval()
-        topic = self._held.placed(name)
-        partition = self._held.partitions.get(name)
-        present = partition.topic_id if partition is not None else self._held.away_id(name)
+        topic = self._registry.placed(name)
+        partition = self._registry.partitions.get(name)
+        present = partition.topic_id if partition is not None else self._registry.away_id(name)
         if present is not None and (topic is None or topic.topic_id != present):
             return LogRemoval()
         if topic is None or partition is not None or self.is_closing:
@@ -115,14 +115,14 @@ class ReplicaOpening:
         at_any_rate = self._again.get(name)
         if at_any_rate is None:
             return None
-        if (is_new := self._held.waits_to_be_opened(name)) is not None and at_any_rate:
+        if (is_new := self._registry.waits_to_be_opened(name)) is not None and at_any_rate:
             return LogOpenRequest(topic, name.partition, is_new)
-        if not self._held.is_lost(name, topic.topic_id):
+        if not self._registry.is_lost(name, topic.topic_id):
             return None
         state = topic.partitions[name.partition]
-        if self._held.me not in (*state.isr, *state.eligible):  # the cluster goes on without what is lost
+        if self._registry.me not in (*state.isr, *state.eligible):  # the cluster goes on without what is lost
             return LogOpenRequest(topic, name.partition, is_new=False)
-        if is_loss_accepted(state, self._held.me):
+        if is_loss_accepted(state, self._registry.me):
             return LogOpenRequest(topic, name.partition, is_new=False, is_loss_accepted=True)
         return None
 
@@ -157,7 +157,7 @@ class ReplicaOpening:
                 is_uncertain=how.is_uncertain,
             )
         except KafkaError as error:
-            self._held.not_opened(name, topic_id, error, is_new=is_new)
+            self._registry.not_opened(name, topic_id, error, is_new=is_new)
             return
         self.apply_newest_image(
             Partition(
@@ -176,7 +176,7 @@ class ReplicaOpening:
             return ACCEPTED
         return judged(
             wanted.topic.partitions[wanted.index],
-            self._held.me,
+            self._registry.me,
             is_new=wanted.is_new,
             was_held=self._directories.was_held(wanted.name, wanted.topic.topic_id),
             forgot=not self._config_of(wanted.topic).flush_before_ack
@@ -201,12 +201,12 @@ class ReplicaOpening:
 
     def apply_newest_image(self, partition: Partition) -> None:
         """Settings and role are those of the newest image, whatever they were when the log began to be opened."""
-        topic = self._held.topic(partition.topic_id)
+        topic = self._registry.topic(partition.topic_id)
         if topic is not None and partition.config != (config := self._config_of(topic)):
             partition.reconfigure(config)
-        self._held.add(partition)
-        state = self._held.assigned(partition.topic_id, partition.name.partition)
-        if state is not None and self._held.has_roles:
+        self._registry.add(partition)
+        state = self._registry.assigned(partition.topic_id, partition.name.partition)
+        if state is not None and self._registry.has_roles:
             self._assume(partition, state)
 
     # -- what a log lacks
@@ -216,14 +216,14 @@ class ReplicaOpening:
         return self._owed_note(name) is not None
 
     def _owed_note(self, name: TopicPartition) -> tuple[Log, LackNote | None] | None:
-        partition = self._held.partitions.get(name)
+        partition = self._registry.partitions.get(name)
         note = partition.log.lack_note if partition is not None else None
-        if partition is None or note is None or not self._held.has_roles:
+        if partition is None or note is None or not self._registry.has_roles:
             return None
-        state = self._held.assigned(partition.topic_id, name.partition)
+        state = self._registry.assigned(partition.topic_id, name.partition)
         if state is None:
             return None
-        counts = self._held.me in (*state.isr, *state.eligible)
+        counts = self._registry.me in (*state.isr, *state.eligible)
         if not counts:
             self._uncounted[partition.log] = None
         was_counted_on = note.is_counted_on and partition.log not in self._uncounted
@@ -249,15 +249,15 @@ class ReplicaOpening:
 
     def doom(self, name: TopicPartition) -> None:
         """End the replica, if it is open and the newest image has no place for it here. Its log is deleted later."""
-        partition = self._held.partitions.get(name)
-        if partition is not None and self._held.assigned(partition.topic_id, name.partition) is None:
+        partition = self._registry.partitions.get(name)
+        if partition is not None and self._registry.assigned(partition.topic_id, name.partition) is None:
             self._doomed[name] = None
             self.retire(partition, self._why_gone(partition))
 
     async def _remove(self, name: TopicPartition) -> None:
         self.doom(name)
         self._doomed.pop(name, None)
-        self._held.forget(name)
+        self._registry.forget(name)
         try:
             await self._directories.delete_log(name)
         except KafkaError as error:
@@ -266,7 +266,7 @@ class ReplicaOpening:
 
     def _why_gone(self, partition: Partition) -> KafkaError:
         name = partition.name
-        if self._held.topic(partition.topic_id) is None:
+        if self._registry.topic(partition.topic_id) is None:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name.topic!r} was deleted")
         return KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -275,7 +275,7 @@ class ReplicaOpening:
 
     def retire(self, partition: Partition, reason: KafkaError) -> None:
         """Ends the replica on this broker; its log stays."""
-        self._held.remove(partition)
+        self._registry.remove(partition)
         self._roles.drop(partition)
         self._uncounted.pop(partition.log, None)
         partition.retire(reason)

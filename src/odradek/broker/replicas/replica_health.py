@@ -17,15 +17,15 @@ from odradek.storage.directories.log_manager import LogManager
 class ReplicaHealth:
     """Reports the health of this broker's replicas. It reads them as they are now, and stores nothing."""
 
-    def __init__(self, held: ReplicaRegistry, directories: LogManager, lanes: PartitionLanes) -> None:
-        self._held = held
+    def __init__(self, registry: ReplicaRegistry, directories: LogManager, lanes: PartitionLanes) -> None:
+        self._registry = registry
         self._directories = directories
         self._lanes = lanes
 
     def report(self) -> BrokerReport:
         """Returns the whole report. The broker epoch is not known here."""
         return BrokerReport(
-            broker_id=self._held.me,
+            broker_id=self._registry.me,
             broker_epoch=-1,
             offline=self.offline,
             damaged=self.damaged,
@@ -41,12 +41,12 @@ class ReplicaHealth:
     @property
     def offline(self) -> frozenset[ReplicaId]:
         """Replicas that should be here and cannot be used, for the controller to know."""
-        return self._held.offline
+        return self._registry.offline
 
     @property
     def offline_reasons(self) -> dict[TopicPartition, str]:
         """Returns for each replica that cannot be used the reason, for people."""
-        return self._held.offline_reasons
+        return self._registry.offline_reasons
 
     @property
     def damaged(self) -> frozenset[ReplicaId]:
@@ -56,24 +56,24 @@ class ReplicaHealth:
         """
         replica_ids = set[ReplicaId]()
         for name in self._directories.damaged:
-            partition = self._held.partitions.get(name)
+            partition = self._registry.partitions.get(name)
             if partition is not None:
-                state = self._held.assigned(partition.topic_id, name.partition)
-                counts = state is not None and self._held.me in (*state.isr, *state.eligible)
+                state = self._registry.assigned(partition.topic_id, name.partition)
+                counts = state is not None and self._registry.me in (*state.isr, *state.eligible)
                 if counts or (state is not None and partition.log.damage_offset is not None):
                     replica_ids.add((partition.topic_id, name.partition))
         for name in self._directories.doubtful:
-            partition = self._held.partitions.get(name)
-            if partition is not None and (partition.is_leader or not self._held.has_roles):
+            partition = self._registry.partitions.get(name)
+            if partition is not None and (partition.is_leader or not self._registry.has_roles):
                 replica_ids.add((partition.topic_id, name.partition))
         return frozenset(replica_ids)
 
     @property
     def lost(self) -> frozenset[ReplicaId]:
         """Replicas that the image counts on, and that have not all that they had: they may lead only if that is accepted."""
-        replica_ids = set(self._held.lost)
+        replica_ids = set(self._registry.lost)
         for name in self._directories.damaged:
-            partition = self._held.partitions.get(name)
+            partition = self._registry.partitions.get(name)
             if partition is not None and partition.log.lacks_records and self._is_counted_on(partition):
                 replica_ids.add((partition.topic_id, name.partition))
         return frozenset(replica_ids)
@@ -83,10 +83,10 @@ class ReplicaHealth:
         """Replicas that may lack something, and where their logs end, while the image counts on them or no broker leads."""
         log_ends = dict[ReplicaId, LogEnd]()
         for name in self._directories.damaged:
-            partition = self._held.partitions.get(name)
+            partition = self._registry.partitions.get(name)
             if partition is None or not partition.log.is_uncertain:
                 continue
-            state = self._held.assigned(partition.topic_id, name.partition)
+            state = self._registry.assigned(partition.topic_id, name.partition)
             if state is not None and (state.leader == NO_LEADER or self._is_counted_on(partition)):
                 end = LogEnd(leader_epoch=partition.log.latest_epoch, offset=partition.log.end_offset)
                 log_ends[partition.topic_id, name.partition] = end
@@ -95,7 +95,7 @@ class ReplicaHealth:
     @property
     def lacking(self) -> frozenset[ReplicaId]:
         """Replicas that no one counts on, and that lack what they had: any other is better."""
-        noted = [self._held.partitions.get(name) for name in self._directories.lack_notes]
+        noted = [self._registry.partitions.get(name) for name in self._directories.lack_notes]
         return frozenset(
             (partition.topic_id, partition.name.partition)
             for partition in noted
@@ -103,8 +103,8 @@ class ReplicaHealth:
         )
 
     def _is_counted_on(self, partition: Partition) -> bool:
-        state = self._held.assigned(partition.topic_id, partition.name.partition)
-        return state is not None and self._held.me in (*state.isr, *state.eligible)
+        state = self._registry.assigned(partition.topic_id, partition.name.partition)
+        return state is not None and self._registry.me in (*state.isr, *state.eligible)
 
     @property
     def full(self) -> frozenset[ReplicaId]:
@@ -121,7 +121,7 @@ class ReplicaHealth:
     def _open_where(self, condition: Callable[[TopicPartition], bool]) -> frozenset[ReplicaId]:
         return frozenset(
             (partition.topic_id, partition.name.partition)
-            for partition in self._held
+            for partition in self._registry
             if condition(partition.name)
         )
 
@@ -130,7 +130,7 @@ class ReplicaHealth:
         """The replicas that the image assigns to this broker, and that are not open yet."""
         replica_ids = set[ReplicaId]()
         for name in self._lanes.busy:
-            topic = self._held.placed(name)
-            if topic is not None and not self._held.is_settled(name, topic):
+            topic = self._registry.placed(name)
+            if topic is not None and not self._registry.is_settled(name, topic):
                 replica_ids.add((topic.topic_id, name.partition))
         return frozenset(replica_ids)

@@ -81,12 +81,12 @@ class ReplicaManager:
         self.flusher = Flusher(
             runtime.offload, self._flush_failed, now=runtime.clock.monotonic, on_synced=self._flush_ended
         )
-        self._held = ReplicaRegistry(me)
-        self._partitions = self._held.partitions
+        self._registry = ReplicaRegistry(me)
+        self._partitions = self._registry.partitions
         self._roles = ReplicaRoles(me, runtime.clock)
         self._opening = ReplicaOpening(
             directories,
-            self._held,
+            self._registry,
             self._roles,
             self.flusher,
             member,
@@ -96,10 +96,10 @@ class ReplicaManager:
         self._lanes = PartitionLanes(
             at_once=_AT_ONCE, made_at_once=_MADE_AT_ONCE, on_failed=self._step_failed
         )
-        self.health: Final = ReplicaHealth(self._held, directories, self._lanes)
+        self.health: Final = ReplicaHealth(self._registry, directories, self._lanes)
         """The state of this broker's replicas and directories, for the controller."""
         self.maintenance: Final = ReplicaMaintenance(
-            runtime, directories, self._held, self._roles, lambda: self._config
+            runtime, directories, self._registry, self._roles, lambda: self._config
         )
         self._queued: dict[TopicPartition, None] = {}
         """Lanes with a step that did not begin, and that will look at the newest image."""
@@ -115,11 +115,11 @@ class ReplicaManager:
         """Images are gone through one after another. No log is waited for meanwhile."""
         self.partitions: Mapping[TopicPartition, Partition] = self._partitions
         """The open partitions, led and followed, now and later: to be read only."""
-        self.leader = self._held.leader
-        self.leader_by_id = self._held.leader_by_id
-        self.replica = self._held.replica
-        self.replica_by_id = self._held.replica_by_id
-        self.is_offline = self._held.is_offline
+        self.leader = self._registry.leader
+        self.leader_by_id = self._registry.leader_by_id
+        self.replica = self._registry.replica
+        self.replica_by_id = self._registry.replica_by_id
+        self.is_offline = self._registry.is_offline
         directories.on_failure(self._directory_failed)
         directories.on_damaged(self._met_damage)
         directories.disks.on_changed = self._disk_changed
@@ -131,7 +131,7 @@ class ReplicaManager:
 
     def report_to(self, on_offline_changed: Callable[[], None]) -> None:
         """Sets the callback for possible changes of `health`."""
-        self._held.on_offline_changed = on_offline_changed
+        self._registry.on_offline_changed = on_offline_changed
 
     def expect_following(self, make: Callable[[], PartitionFetchers]) -> None:
         """Sets the function that makes the fetchers; it is called when this broker follows a partition for the first time."""
@@ -160,7 +160,7 @@ class ReplicaManager:
     @property
     def newest_image(self) -> ClusterImage | None:
         """The one that is being applied: what this broker leads already is in it, though it is not shown yet."""
-        return self._held.image
+        return self._registry.image
 
     def directory_states(self) -> list[DirectoryState]:
         states = []
@@ -169,16 +169,16 @@ class ReplicaManager:
                 states.append(DirectoryState(path=directory.path, offline=True))
                 continue
             total_bytes, usable_bytes = directory.space()
-            held = [
+            described = [
                 partition
-                for partition in self._held
+                for partition in self._registry
                 if self.directories.log_directory_of(partition.name) == directory.path
             ]
             states.append(
                 DirectoryState(
                     path=directory.path,
                     offline=False,
-                    partitions=tuple(held),
+                    partitions=tuple(described),
                     total_bytes=total_bytes,
                     usable_bytes=usable_bytes,
                     condition=directory.condition.name,
@@ -217,13 +217,13 @@ class ReplicaManager:
         """
         pending = PendingSteps()
         async with self._deciding:
-            first, self._held.has_roles = not self._held.has_roles, True
+            first, self._registry.has_roles = not self._registry.has_roles, True
             await self._decide(after, config, pending, first=first)
             if first:
                 self._set_strays_aside(after, pending)
         ended = pending.ended()
         if ended is not None:
-            ended.add_done_callback(lambda _: self._held.on_offline_changed())
+            ended.add_done_callback(lambda _: self._registry.on_offline_changed())
         return ended
 
     def _set_strays_aside(self, image: ClusterImage, pending: PendingSteps) -> None:
@@ -233,18 +233,18 @@ class ReplicaManager:
             TopicPartition(topic.name, index)
             for topic in image.topics.values()
             for index, state in enumerate(topic.partitions)
-            if self._held.me in state.replicas
+            if self._registry.me in state.replicas
         ]
         for name in self.directories.strays(known):
             if not self._lanes.is_busy(name):  # it is being deleted
                 self._lanes.put(name, partial(self._set_stray_aside, name), pending=pending)
 
     async def _set_stray_aside(self, name: TopicPartition) -> None:
-        if self._held.placed(name) is not None:
+        if self._registry.placed(name) is not None:
             return  # opening it tells what it is
         try:
             await self.directories.set_stray_aside(
-                name, lambda topic_id, index: self._held.assigned(topic_id, index) is not None
+                name, lambda topic_id, index: self._registry.assigned(topic_id, index) is not None
             )
         except KafkaError as error:
             _log.warning("strays_not_set_aside", reason=error.message)
@@ -253,7 +253,7 @@ class ReplicaManager:
         self, image: ClusterImage, config: BrokerConfig, pending: PendingSteps, *, first: bool = False
     ) -> None:
         """Roles of what is open, at once; what is to go or to come is put on the lanes."""
-        self._held.image, self._config = image, config
+        self._registry.image, self._config = image, config
         self._roles.brokers_changed(image)
         changes = 0
         for topic_name, topic in image.topics.items():
@@ -280,7 +280,7 @@ class ReplicaManager:
         self._decided = image.topics
         self._forget_gone(image, pending)
         self.directories.remove_deleted_soon()
-        if self._held.has_roles:
+        if self._registry.has_roles:
             for name in self.directories.lack_notes:
                 if self._opening.owes_note(name) and not self._lanes.is_busy(name):
                     self._put(name, pending)
@@ -294,7 +294,7 @@ class ReplicaManager:
 
     def _topic_gone(self, topic: TopicImage, pending: PendingSteps) -> None:
         for index, state in enumerate(topic.partitions):
-            if self._held.me in state.replicas:
+            if self._registry.me in state.replicas:
                 self._change(TopicPartition(topic.name, index), pending)
 
     def _change(self, name: TopicPartition, pending: PendingSteps) -> None:
@@ -302,10 +302,10 @@ class ReplicaManager:
         self._opening.doom(name)
         partition = self._partitions.get(name)
         if partition is not None:
-            state = self._held.assigned(partition.topic_id, name.partition)
-            if state is not None and self._held.has_roles:
+            state = self._registry.assigned(partition.topic_id, name.partition)
+            if state is not None and self._registry.has_roles:
                 self._assume(partition, state)
-        elif self._held.away_id(name) is not None or self._lanes.is_busy(name):
+        elif self._registry.away_id(name) is not None or self._lanes.is_busy(name):
             self._opening.retry_offline(name)
         if self._lanes.is_busy(name):
             self._put(name, None)  # a waiter for this image does not wait for an earlier one's work
@@ -327,10 +327,10 @@ class ReplicaManager:
         await self._opening.settle(name)
 
     def _step_failed(self, name: TopicPartition, error: Exception) -> None:
-        topic = self._held.placed(name)
-        if topic is not None and not self._held.is_settled(name, topic):
+        topic = self._registry.placed(name)
+        if topic is not None and not self._registry.is_settled(name, topic):
             reason = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} could not be opened: {error}")
-            self._held.not_opened(name, topic.topic_id, reason)
+            self._registry.not_opened(name, topic.topic_id, reason)
 
     def _config_of(self, topic: TopicImage) -> LogConfig:
         """Returns a topic's settings, as they are now."""
@@ -359,10 +359,10 @@ class ReplicaManager:
     def _reconfigure_topic(self, topic: TopicImage, config: BrokerConfig) -> None:
         log_config = topic_config(topic.configs, config)
         for index in range(len(topic.partitions)):
-            partition = self._held.open_by_id(topic.topic_id, index)
+            partition = self._registry.open_by_id(topic.topic_id, index)
             if partition is not None:
                 partition.reconfigure(log_config)
-                self._held.note_flush_time(partition)
+                self._registry.note_flush_time(partition)
 
     # -- recovery of single replicas
 
@@ -371,7 +371,7 @@ class ReplicaManager:
         for log in self.directories.failed_logs():
             await self.directories.repair(log)
         pending = PendingSteps()
-        for name in self._held.unopened:
+        for name in self._registry.unopened:
             if not self._lanes.is_busy(name):
                 self._opening.retry_offline(name, at_any_rate=True)
                 self._put(name, pending)
@@ -403,9 +403,9 @@ class ReplicaManager:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is gone")
         moving = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} is being moved: try again")
         partition.seal(moving)
-        self._held.remove(partition)
+        self._registry.remove(partition)
         self._roles.drop(partition)
-        self._held.is_away(name, topic_id, moving)
+        self._registry.is_away(name, topic_id, moving)
         try:
             log = await self.directories.move_log(name, copy, topic_id, partition.config)
         except KafkaError as error:
@@ -421,7 +421,7 @@ class ReplicaManager:
                 partition.name, partition.topic_id, partition.config, if_absent=MissingLogAction.LOST
             )
         except KafkaError:
-            self._held.is_away(partition.name, partition.topic_id, reason)
+            self._registry.is_away(partition.name, partition.topic_id, reason)
         else:
             self._opening.succeed(partition, log)
 
@@ -438,7 +438,7 @@ class ReplicaManager:
     # -- failures
 
     def _disk_changed(self) -> None:
-        self._held.on_offline_changed()
+        self._registry.on_offline_changed()
 
     def _flush_ended(self, partition: Partition, seconds: float) -> None:
         if partition.retired is None:
@@ -455,20 +455,20 @@ class ReplicaManager:
     def _directory_failed(self, path: str, error: OSError) -> None:
         """Takes all of a failed directory offline until a restart: its contents cannot be trusted any more."""
         _log.error("log_directory_offline", path=path, error=error)
-        for held in self._held:
-            if self.directories.log_directory_of(held.name) == path:
-                self._take_offline(held, f"the log directory {path} failed: {error}")
+        for partition in self._registry:
+            if self.directories.log_directory_of(partition.name) == path:
+                self._take_offline(partition, f"the log directory {path} failed: {error}")
         if self.directories.all_failed:
             self._on_all_failed()
 
     def _met_damage(self, name: TopicPartition, damage: DamagedBatchError) -> None:
         _log.error("replica_damaged", partition=name, reason=damage.message)
-        self._held.on_offline_changed()
+        self._registry.on_offline_changed()
 
     def _take_offline(self, partition: Partition, reason: str) -> None:
         error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition.name}: {reason}")
         self._opening.retire(partition, error)
-        self._held.is_away(partition.name, partition.topic_id, error)
+        self._registry.is_away(partition.name, partition.topic_id, error)
 
     async def close(self) -> None:
         """Make everything durable and mark the directories as cleanly closed. What is being opened, or deleted, comes to its
@@ -479,7 +479,7 @@ class ReplicaManager:
         await self.flusher.drain()
         await self.directories.write_checkpoints(await self.maintenance.high_watermarks())
         closing = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker is stopping")
-        for partition in self._held:
+        for partition in self._registry:
             partition.retire(closing)
-            self._held.remove(partition)
+            self._registry.remove(partition)
         await self.directories.close_logs()

@@ -118,10 +118,10 @@ def whole_answer(
         ]
         return cls(**values)  # type: ignore[no-any-return]
     if not is_said or api.name in _BOTH:
-        asked, answered = _OTHER_ARRAYS.get(api.name) or _arrays_of(api, version)
+        requested, answered = _OTHER_ARRAYS.get(api.name) or _arrays_of(api, version)
         values[answered] = [
             mirrored(api, version, _array(api, answered), element, code, message)
-            for element in getattr(request, asked) or ()
+            for element in getattr(request, requested) or ()
         ]
     return cls(**values)  # type: ignore[no-any-return]
 
@@ -158,7 +158,7 @@ def _array(api: Api, name: str) -> Any:
 def _arrays_of_class(
     api_key: int, request: type[Message], response: type[Message], version: int
 ) -> tuple[str, str]:
-    asked = next(
+    requested = next(
         field.name
         for field in request.FIELDS
         if isinstance(field.kind, ArrayKind) and version in field.versions
@@ -171,7 +171,7 @@ def _arrays_of_class(
         and (inner := _struct_of(field.kind)) is not None
         and has_error(inner)
     )
-    return asked, answered
+    return requested, answered
 
 
 def _arrays_of(api: Api, version: int) -> tuple[str, str]:

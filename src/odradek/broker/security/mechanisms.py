@@ -45,18 +45,18 @@ class Mechanisms:
 
     def exchanges(self) -> dict[str, Callable[[], ServerExchange]]:
         """Returns the functions that begin a login by each enabled mechanism."""
-        made: dict[str, Callable[[], ServerExchange]] = {}
+        servers: dict[str, Callable[[], ServerExchange]] = {}
         for mechanism, settings in self._security.mechanisms.items():
             if mechanism == PLAIN:
                 users = {} if settings.jaas is None else settings.jaas.users
-                made[mechanism] = partial(PlainServer, users)
+                servers[mechanism] = partial(PlainServer, users)
             elif mechanism in SCRAM_MECHANISMS:
-                made[mechanism] = partial(self._scram, mechanism)
+                servers[mechanism] = partial(self._scram, mechanism)
             elif mechanism == OAUTHBEARER and self._bearer is not None:
-                made[mechanism] = self._bearer
+                servers[mechanism] = self._bearer
             elif mechanism == GSSAPI and self._kerberos is not None:
-                made[mechanism] = self._kerberos
-        return made
+                servers[mechanism] = self._kerberos
+        return servers
 
     @property
     def lifetimes_ms(self) -> dict[str, int]:

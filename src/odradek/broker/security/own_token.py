@@ -73,14 +73,14 @@ class OwnToken:
         except (IssuerUnavailable, LoginFailed) as error:
             self._failed(str(error))
         except asyncio.CancelledError:
-            self._failed(f"{self._issuer.place} gives no token in time")
+            self._failed(f"{self._issuer.address} gives no token in time")
             raise
         else:
             self._apply(grant, requested_s)
 
     def _apply(self, grant: TokenGrant, requested_s: float) -> None:
         if self._failures:
-            _log.info("own_token_fetched_again", listener=self._listener, issuer=self._issuer.place)
+            _log.info("own_token_fetched_again", listener=self._listener, issuer=self._issuer.address)
         self._failures = 0
         self._token = grant.token
         self._used_until_s = requested_s + grant.lifetime_s * TIME_USED

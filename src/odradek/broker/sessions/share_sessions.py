@@ -22,7 +22,7 @@ PARTITIONS_MAX: Final = 10_000
 ALL_PARTITIONS_MAX: Final = 250_000
 """The partitions in all sessions: some 100 MB."""
 
-ReadPlace = tuple[UUID, int]
+ReadPartition = tuple[UUID, int]
 
 
 class ShareSessionKey(NamedTuple):
@@ -39,7 +39,7 @@ class ShareSession:
         self.key = key
         self.connection = connection
         self.epoch = 0
-        self.partitions: dict[ReadPlace, None] = {}
+        self.partitions: dict[ReadPartition, None] = {}
 
     def advance(self, epoch: int) -> None:
         """Advances the epoch. Raises INVALID_SHARE_SESSION_EPOCH unless the given one is next."""
@@ -92,13 +92,13 @@ class ShareSessions:
         return session
 
     def change(
-        self, session: ShareSession, wanted: Iterable[ReadPlace], forgotten: Iterable[ReadPlace]
+        self, session: ShareSession, wanted: Iterable[ReadPartition], forgotten: Iterable[ReadPartition]
     ) -> None:
         """What the session reads. INVALID_REQUEST and SHARE_SESSION_LIMIT_REACHED, with the session as it was, when that is too
         much: a partition that is not there stays in it, too."""
         partitions = session.partitions | dict.fromkeys(wanted)
-        for place in forgotten:
-            partitions.pop(place, None)
+        for read_partition in forgotten:
+            partitions.pop(read_partition, None)
         count = len(partitions)
         if count > PARTITIONS_MAX:
             raise KafkaError(

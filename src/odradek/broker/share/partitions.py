@@ -28,7 +28,7 @@ from odradek.groups.share.partition import (
 )
 from odradek.groups.share.settings import ShareSettings
 from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState, ShareStates, StateChange
-from odradek.groups.share.state_formats import SharePlace
+from odradek.groups.share.state_formats import SharePartitionKey
 from odradek.model.durations import by_duration_ms
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.replication.partition import Partition
@@ -48,20 +48,20 @@ class LivePartition:
 
     def __init__(
         self,
-        place: SharePlace,
+        partition_key: SharePartitionKey,
         partition: Partition,
         core: SharePartition,
         leader_epoch: int,
         state_epoch: int,
         owner: SharePartitions,
     ) -> None:
-        self.place: Final = place
+        self.partition_key: Final = partition_key
         self.partition: Final = partition
         self.core: Final = core
         self.leader_epoch: Final = leader_epoch
         """The epoch of the leadership under which it was loaded. The next leadership loads again, as another broker would."""
         self._state_epoch = state_epoch
-        self._kept_offset = core.start_offset
+        self._stored_offset = core.start_offset
         self._owner = owner
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: dict[Callable[[], None], None] = {}
@@ -69,7 +69,7 @@ class LivePartition:
 
     @property
     def settings(self) -> ShareSettings:
-        return self._owner.settings(self.place.group_id)
+        return self._owner.settings(self.partition_key.group_id)
 
     @property
     def is_over(self) -> bool:
@@ -101,23 +101,23 @@ class LivePartition:
     def acknowledge(self, member_id: str, ranges: Sequence[AcknowledgedRange]) -> asyncio.Future[None] | None:
         """Applies a member's acknowledgements. Raises INVALID_RECORD_STATE and INVALID_REQUEST at once; the returned future
         raises a refused write."""
-        kept = self._keep(self.core.acknowledge(member_id, ranges, now_ms=self._owner.now_ms()))
+        stored = self._keep(self.core.acknowledge(member_id, ranges, now_ms=self._owner.now_ms()))
         self._wake()
-        return self._with_dead(kept)
+        return self._with_dead(stored)
 
     def release(self, member_id: str) -> asyncio.Future[None] | None:
-        kept = self._keep(self.core.release(member_id))
+        stored = self._keep(self.core.release(member_id))
         self._wake()
-        return self._with_dead(kept)
+        return self._with_dead(stored)
 
     def archive(self, dead: Sequence[DeadRecord]) -> asyncio.Future[None] | None:
         """Archives records whose dead letters are written, or given up."""
         return self._keep(self.core.archive(dead))
 
-    def _with_dead(self, kept: asyncio.Future[None] | None) -> asyncio.Future[None] | None:
+    def _with_dead(self, stored: asyncio.Future[None] | None) -> asyncio.Future[None] | None:
         """Returns the write, and the dead letters of records that were given up with it, as one."""
         dead = self.core.drain_dead()
-        return self._owner.bury(self, dead, kept) if dead else kept
+        return self._owner.bury(self, dead, stored) if dead else stored
 
     def acknowledge_gaps(self, member_id: str, ranges: Sequence[AcknowledgedRange]) -> None:
         """What the member has there is no record for anyone."""
@@ -141,44 +141,48 @@ class LivePartition:
         self._timer = None
         batches = self.core.expire(self._owner.now_ms())
         if batches:
-            _log.info("share_locks_expired", group=self.place.group_id, partition=str(self.partition.name))
+            _log.info(
+                "share_locks_expired", group=self.partition_key.group_id, partition=str(self.partition.name)
+            )
             self._behind(self._keep(batches))
         self._behind(self._with_dead(None))
         self._wake()
         self.locked()
 
-    def _behind(self, kept: asyncio.Future[None] | None) -> None:
-        if kept is not None:
-            self._owner.behind(kept)
+    def _behind(self, stored: asyncio.Future[None] | None) -> None:
+        if stored is not None:
+            self._owner.behind(stored)
 
     def _keep(self, batches: Sequence[StateBatch]) -> asyncio.Future[None] | None:
         """Stores changes; returns None without changes. The outcome of the write is handled even if no caller waits for it."""
         start_offset = self.core.start_offset
         news = [batch for batch in batches if batch.last_offset >= start_offset]
-        if not news and start_offset == self._kept_offset:
+        if not news and start_offset == self._stored_offset:
             return None
-        self._kept_offset = start_offset
+        self._stored_offset = start_offset
         change = StateChange(self._state_epoch, self.leader_epoch, start_offset, news)
-        kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
             self.check_leads()
-            self._owner.keeper.write(self.place, change).add_done_callback(partial(self._written, kept))
+            self._owner.keeper.write(self.partition_key, change).add_done_callback(
+                partial(self._written, stored)
+            )
         except KafkaError as error:
-            self._refuse(kept, error)
-        return kept
+            self._refuse(stored, error)
+        return stored
 
-    def _written(self, kept: asyncio.Future[None], written: asyncio.Future[None]) -> None:
+    def _written(self, stored: asyncio.Future[None], written: asyncio.Future[None]) -> None:
         error = _GIVEN_UP if written.cancelled() else written.exception()
         if error is not None:
-            self._refuse(kept, error)
-        elif not kept.done():
-            kept.set_result(None)
+            self._refuse(stored, error)
+        elif not stored.done():
+            stored.set_result(None)
 
-    def _refuse(self, kept: asyncio.Future[None], error: BaseException) -> None:
+    def _refuse(self, stored: asyncio.Future[None], error: BaseException) -> None:
         self._owner.drop_if(self)
-        if not kept.done():
-            kept.set_exception(_refused(error) if isinstance(error, KafkaError) else error)
-            kept.exception()  # the waiter gets it; no one has to
+        if not stored.done():
+            stored.set_exception(_refused(error) if isinstance(error, KafkaError) else error)
+            stored.exception()  # the waiter gets it; no one has to
 
     def drop(self) -> None:
         self.is_dropped = True
@@ -210,10 +214,10 @@ class SharePartitions:
         self._offload = offload
         self._dead_letters = dead_letters
         self._burying: set[asyncio.Task[None]] = set()
-        self._live: dict[SharePlace, LivePartition] = {}
-        self._places: dict[str, dict[SharePlace, None]] = {}
-        """The places in `_live`, by group."""
-        self._loading: dict[SharePlace, asyncio.Task[LivePartition]] = {}
+        self._live: dict[SharePartitionKey, LivePartition] = {}
+        self._keys_by_group: dict[str, dict[SharePartitionKey, None]] = {}
+        """The keys of `_live`, by group."""
+        self._loading: dict[SharePartitionKey, asyncio.Task[LivePartition]] = {}
         self._leaving: dict[ShareSessionKey, None] = {}
         """Members whose connection was lost, and who may have something yet."""
         self._releasing: asyncio.Task[None] | None = None
@@ -224,78 +228,80 @@ class SharePartitions:
 
     # -- finding
 
-    def loaded(self, place: SharePlace) -> LivePartition | None:
+    def loaded(self, partition_key: SharePartitionKey) -> LivePartition | None:
         """Returns the partition if it is at hand. UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, and
         NOT_LEADER_OR_FOLLOWER while the broker stops."""
         self._check_open()
-        partition = self._replicas.leader_by_id(place.topic_id, place.partition)
-        live = self._live.get(place)
+        partition = self._replicas.leader_by_id(partition_key.topic_id, partition_key.partition)
+        live = self._live.get(partition_key)
         if live is not None and (live.partition is not partition or live.is_over):
-            self.drop(place)
+            self.drop(partition_key)
             return None
         return live
 
-    def load(self, place: SharePlace) -> asyncio.Task[LivePartition]:
+    def load(self, partition_key: SharePartitionKey) -> asyncio.Task[LivePartition]:
         """Loads a partition from its stored state; without one it starts by the group's `share.auto.offset.reset`. Wait for the
         task with `outcome_of`."""
-        task = self._loading.get(place)
+        task = self._loading.get(partition_key)
         if task is None:
-            task = self._loading[place] = asyncio.get_running_loop().create_task(self._load(place))
-            task.add_done_callback(lambda _: self._loading.pop(place, None))
+            task = self._loading[partition_key] = asyncio.get_running_loop().create_task(
+                self._load(partition_key)
+            )
+            task.add_done_callback(lambda _: self._loading.pop(partition_key, None))
             task.add_done_callback(unheard)
         return task
 
-    async def get(self, place: SharePlace) -> LivePartition:
-        live = self.loaded(place)
-        return live if live is not None else await outcome_of(self.load(place))
+    async def get(self, partition_key: SharePartitionKey) -> LivePartition:
+        live = self.loaded(partition_key)
+        return live if live is not None else await outcome_of(self.load(partition_key))
 
-    async def _load(self, place: SharePlace) -> LivePartition:
+    async def _load(self, partition_key: SharePartitionKey) -> LivePartition:
         try:
-            return await self._read(place)
+            return await self._read(partition_key)
         except asyncio.CancelledError:
             if not self._closed:
                 raise
             raise _GIVEN_UP from None  # a request that waits is to be answered, and a cancelled one never is
 
-    async def _read(self, place: SharePlace) -> LivePartition:
-        partition = self._replicas.leader_by_id(place.topic_id, place.partition)
+    async def _read(self, partition_key: SharePartitionKey) -> LivePartition:
+        partition = self._replicas.leader_by_id(partition_key.topic_id, partition_key.partition)
         leader_epoch = partition.leader_epoch
-        state = await self.keeper.read(place, leader_epoch)
+        state = await self.keeper.read(partition_key, leader_epoch)
         if state is None or not _can_go_on(partition, state):
-            settings, now_ms = self.settings(place.group_id), self._clock.wall_ms()
+            settings, now_ms = self.settings(partition_key.group_id), self._clock.wall_ms()
             offset = await read_off_loop(self._offload, partial(reset_offset, partition, settings, now_ms))
             epoch = 0 if state is None else state.state_epoch + 1
-            await self.keeper.initialize(place, epoch, offset)
-            state = await self.keeper.read(place, leader_epoch)
+            await self.keeper.initialize(partition_key, epoch, offset)
+            state = await self.keeper.read(partition_key, leader_epoch)
             if state is None:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the group's state was deleted meanwhile")
-        core = SharePartition(state.start_offset, self._limits(place), state.batches)
-        live = LivePartition(place, partition, core, leader_epoch, state.state_epoch, self)
+        core = SharePartition(state.start_offset, self._limits(partition_key), state.batches)
+        live = LivePartition(partition_key, partition, core, leader_epoch, state.state_epoch, self)
         live.check_leads()
-        self._live[place] = live
-        self._places.setdefault(place.group_id, {})[place] = None
+        self._live[partition_key] = live
+        self._keys_by_group.setdefault(partition_key.group_id, {})[partition_key] = None
         return live
 
-    def _limits(self, place: SharePlace) -> Callable[[], ShareLimits]:
-        return lambda: self.settings(place.group_id).limits
+    def _limits(self, partition_key: SharePartitionKey) -> Callable[[], ShareLimits]:
+        return lambda: self.settings(partition_key.group_id).limits
 
     # -- what is kept
 
-    async def begin_at(self, place: SharePlace, start_offset: int) -> None:
+    async def begin_at(self, partition_key: SharePartitionKey, start_offset: int) -> None:
         """Lets the group read on from there, whatever it had acknowledged or acquired."""
-        before = await self.keeper.summary(place)
-        await self.keeper.initialize(place, before.state_epoch + 1, start_offset)
-        self.drop(place)
+        before = await self.keeper.summary(partition_key)
+        await self.keeper.initialize(partition_key, before.state_epoch + 1, start_offset)
+        self.drop(partition_key)
 
-    async def forget(self, place: SharePlace) -> None:
+    async def forget(self, partition_key: SharePartitionKey) -> None:
         """The group has never read there."""
-        await self.keeper.delete(place)
-        self.drop(place)
+        await self.keeper.delete(partition_key)
+        self.drop(partition_key)
 
     async def topics_deleted(self, topic_ids: frozenset[UUID]) -> None:
         """Deletes the state of deleted topics. It waits for no other broker: the caller may not know yet that one is dead."""
-        for place in [share_place for share_place in self._live if share_place.topic_id in topic_ids]:
-            self.drop(place)
+        for partition_key in [key for key in self._live if key.topic_id in topic_ids]:
+            self.drop(partition_key)
         for _, shard in self._shards:
             try:
                 is_done = False
@@ -318,52 +324,54 @@ class SharePartitions:
             except KafkaError as error:
                 _log.info("share_state_not_pruned", partition=index, reason=error.message)
 
-    def drop(self, place: SharePlace) -> None:
-        live = self._live.pop(place, None)
+    def drop(self, partition_key: SharePartitionKey) -> None:
+        live = self._live.pop(partition_key, None)
         if live is not None:
-            places = self._places[place.group_id]
-            del places[place]
-            if not places:
-                del self._places[place.group_id]
+            group_keys = self._keys_by_group[partition_key.group_id]
+            del group_keys[partition_key]
+            if not group_keys:
+                del self._keys_by_group[partition_key.group_id]
             live.drop()
 
     def drop_if(self, live: LivePartition) -> None:
         """Drops the partition, unless another has replaced it."""
-        if self._live.get(live.place) is live:
-            self.drop(live.place)
+        if self._live.get(live.partition_key) is live:
+            self.drop(live.partition_key)
 
     def drop_unread(self, group_id: str) -> None:
         """Drops the group's partitions from memory if none of its members reads here any more: all state is stored."""
         if not self.sessions.any_of(group_id):
-            for place in list(self._places.get(group_id, ())):
-                self.drop(place)
+            for partition_key in list(self._keys_by_group.get(group_id, ())):
+                self.drop(partition_key)
 
-    def behind(self, kept: asyncio.Future[None]) -> None:
+    def behind(self, stored: asyncio.Future[None]) -> None:
         """Lets a write go on without a waiter; logs a refusal."""
-        kept.add_done_callback(_log_refusal)
+        stored.add_done_callback(_log_refusal)
 
     # -- dead letters
 
     def bury(
-        self, live: LivePartition, dead: Sequence[DeadRecord], kept: asyncio.Future[None] | None
+        self, live: LivePartition, dead: Sequence[DeadRecord], stored: asyncio.Future[None] | None
     ) -> asyncio.Task[None]:
-        """Writes dead letters, then archives their records; returns the task, which waits for `kept`, too."""
-        task = asyncio.get_running_loop().create_task(self._bury(live, dead, kept))
+        """Writes dead letters, then archives their records; returns the task, which waits for `stored`, too."""
+        task = asyncio.get_running_loop().create_task(self._bury(live, dead, stored))
         self._burying.add(task)
         task.add_done_callback(self._burying.discard)
         task.add_done_callback(unheard)
         return task
 
     async def _bury(
-        self, live: LivePartition, dead: Sequence[DeadRecord], kept: asyncio.Future[None] | None
+        self, live: LivePartition, dead: Sequence[DeadRecord], stored: asyncio.Future[None] | None
     ) -> None:
         try:
             try:
-                await self._dead_letters.write(live.place.group_id, live.partition, dead, live.settings)
+                await self._dead_letters.write(
+                    live.partition_key.group_id, live.partition, dead, live.settings
+                )
             except OdradekError as error:
                 _log.warning(
                     "dead_letters_not_written",
-                    group=live.place.group_id,
+                    group=live.partition_key.group_id,
                     partition=str(live.partition.name),
                     records=len(dead),
                     first_offset=dead[0].offset,
@@ -371,7 +379,7 @@ class SharePartitions:
                     reason=str(error),
                 )
             archived = live.archive(dead)
-            for write in (kept, archived):
+            for write in (stored, archived):
                 if write is not None:
                     await write
         except asyncio.CancelledError:
@@ -384,7 +392,9 @@ class SharePartitions:
     def release(self, group_id: str, member_id: str) -> list[asyncio.Future[None]]:
         """Releases all records that the member has acquired."""
         self._leaving.pop(ShareSessionKey(group_id, member_id), None)
-        live_partitions = [self._live[place] for place in self._places.get(group_id, ())]
+        live_partitions = [
+            self._live[partition_key] for partition_key in self._keys_by_group.get(group_id, ())
+        ]
         released = (live.release(member_id) for live in live_partitions)
         return [write for write in released if write is not None]
 
@@ -402,13 +412,13 @@ class SharePartitions:
         try:
             while self._leaving:
                 key = next(iter(self._leaving))
-                for place in list(self._places.get(key.group_id, ())):
+                for partition_key in list(self._keys_by_group.get(key.group_id, ())):
                     await turn.step()
-                    live = self._live.get(place)
+                    live = self._live.get(partition_key)
                     if key not in self._leaving:
                         break  # it is back, and was released
-                    if live is not None and (kept := live.release(key.member_id)) is not None:
-                        self.behind(kept)
+                    if live is not None and (stored := live.release(key.member_id)) is not None:
+                        self.behind(stored)
                 self._leaving.pop(key, None)
                 self.drop_unread(key.group_id)
         finally:
@@ -421,8 +431,8 @@ class SharePartitions:
     def close(self) -> None:
         """Waiters for records are answered: they are not to hold up the end of the broker."""
         self._closed = True
-        for place in list(self._live):
-            self.drop(place)
+        for partition_key in list(self._live):
+            self.drop(partition_key)
         for task in self._loading.values():
             task.cancel()
         for burying in self._burying:
@@ -431,8 +441,8 @@ class SharePartitions:
             self._releasing.cancel()
 
 
-def _log_refusal(kept: asyncio.Future[None]) -> None:
-    error = None if kept.cancelled() else kept.exception()
+def _log_refusal(stored: asyncio.Future[None]) -> None:
+    error = None if stored.cancelled() else stored.exception()
     if error is not None:
         _log.warning("share_state_not_kept", reason=str(error))
 

@@ -16,7 +16,7 @@ from odradek.broker.coordinators.runtime import CoordinatorRuntime
 from odradek.broker.share.state_store import LocalShareState, ShareStateStore, shard_key
 from odradek.cluster.image import SHARE_GROUP_STATE
 from odradek.groups.share.state import ShareState, ShareStates, StateChange, Summary
-from odradek.groups.share.state_formats import SharePlace
+from odradek.groups.share.state_formats import SharePartitionKey
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.lazy import lazy
 from odradek.shards import Shards
@@ -56,44 +56,44 @@ class SharePersister:
         )
         coordinators.on_close(self._stores.close)
 
-    def write(self, place: SharePlace, change: StateChange) -> asyncio.Future[None]:
-        return self._store_of(place).write(place, change)
+    def write(self, partition_key: SharePartitionKey, change: StateChange) -> asyncio.Future[None]:
+        return self._store_of(partition_key).write(partition_key, change)
 
-    async def read(self, place: SharePlace, leader_epoch: int) -> ShareState | None:
-        return await self._until_timeout(place, lambda store: store.read(place, leader_epoch))
+    async def read(self, partition_key: SharePartitionKey, leader_epoch: int) -> ShareState | None:
+        return await self._until_timeout(partition_key, lambda store: store.read(partition_key, leader_epoch))
 
-    async def initialize(self, place: SharePlace, state_epoch: int, start_offset: int) -> None:
+    async def initialize(self, partition_key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
         """Raises UNKNOWN_TOPIC_OR_PARTITION only after a while: another broker gets a new topic a little later."""
         await self._until_timeout(
-            place,
-            lambda store: store.initialize(place, state_epoch, start_offset),
+            partition_key,
+            lambda store: store.initialize(partition_key, state_epoch, start_offset),
             passes=_PASSES | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
         )
 
-    async def delete(self, place: SharePlace) -> None:
-        await self._until_timeout(place, lambda store: store.delete(place))
+    async def delete(self, partition_key: SharePartitionKey) -> None:
+        await self._until_timeout(partition_key, lambda store: store.delete(partition_key))
 
-    async def summary(self, place: SharePlace) -> Summary:
-        return await self._until_timeout(place, lambda store: store.summary(place))
+    async def summary(self, partition_key: SharePartitionKey) -> Summary:
+        return await self._until_timeout(partition_key, lambda store: store.summary(partition_key))
 
-    def _store_of(self, place: SharePlace) -> ShareStateStore:
-        """Returns the store of the place. Raises COORDINATOR_NOT_AVAILABLE."""
-        _, broker = self._coordinators.coordinator_of(SHARE_GROUP_STATE, shard_key(place))
+    def _store_of(self, partition_key: SharePartitionKey) -> ShareStateStore:
+        """Returns the store of the partition. Raises COORDINATOR_NOT_AVAILABLE."""
+        _, broker = self._coordinators.coordinator_of(SHARE_GROUP_STATE, shard_key(partition_key))
         return self._stores.at(broker)
 
     async def _until_timeout(
         self,
-        place: SharePlace,
+        partition_key: SharePartitionKey,
         work: Callable[[ShareStateStore], Awaitable[T]],
         passes: frozenset[ErrorCode] = _PASSES,
     ) -> T:
-        """Runs `work` on the store of the place, waiting until its shard is created, led and loaded."""
+        """Runs `work` on the store of the partition, waiting until its shard is created, led and loaded."""
         await self._coordinators.ensure_topic(SHARE_GROUP_STATE)
         ends = asyncio.get_running_loop().time() + _WAIT_SECONDS
         while True:
             self._check_open()
             try:
-                return await work(self._store_of(place))
+                return await work(self._store_of(partition_key))
             except KafkaError as error:
                 if error.code not in passes:
                     raise

@@ -107,7 +107,7 @@ def _without_void(seen: FetchedRange, member_id: str, ranges: list[AcquiredRange
     real = [
         (header.base_offset, header.last_offset) for header, _ in data_batches(seen.batches, aborted=aborted)
     ]
-    kept: list[AcquiredRange] = []
+    coalesced: list[AcquiredRange] = []
     void: list[AcknowledgedRange] = []
     next_real = 0
     for span in ranges:
@@ -121,16 +121,20 @@ def _without_void(seen: FetchedRange, member_id: str, ranges: list[AcquiredRange
             if first > position:
                 void.append(AcknowledgedRange(position, first - 1, [AcknowledgeType.GAP]))
             begin, end = max(first, position), min(last, span.last_offset)
-            if kept and kept[-1].last_offset + 1 == begin and kept[-1].delivery_count == span.delivery_count:
-                kept[-1] = kept[-1]._replace(last_offset=end)
+            if (
+                coalesced
+                and coalesced[-1].last_offset + 1 == begin
+                and coalesced[-1].delivery_count == span.delivery_count
+            ):
+                coalesced[-1] = coalesced[-1]._replace(last_offset=end)
             else:
-                kept.append(AcquiredRange(begin, end, span.delivery_count))
+                coalesced.append(AcquiredRange(begin, end, span.delivery_count))
             position = end + 1
         if position <= span.last_offset:
             void.append(AcknowledgedRange(position, span.last_offset, [AcknowledgeType.GAP]))
     if void:
         live.acknowledge_gaps(member_id, void)
-    return kept
+    return coalesced
 
 
 def _cut(ranges: Iterable[AcquiredRange], ends: Sequence[int], batch_size: int) -> Iterator[AcquiredRange]:

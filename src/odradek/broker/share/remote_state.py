@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from odradek.broker.cluster.peer_requests import RequestBatcher, SendToPeer
 from odradek.broker.share.state_store import ShareStateStore
 from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState, StateChange, Summary
-from odradek.groups.share.state_formats import SharePlace, unlisted
+from odradek.groups.share.state_formats import SharePartitionKey, unlisted
 from odradek.model.errors import ErrorCode, ErrorContent, KafkaError, OdradekError
 from odradek.model.ids import BrokerId
 from odradek.protocol import Message
@@ -29,7 +29,7 @@ _RESPONSE_SECONDS_MAX: Final = 10.0
 
 
 class _Change(NamedTuple):
-    place: SharePlace
+    partition_key: SharePartitionKey
     change: StateChange
 
 
@@ -40,11 +40,11 @@ class RemoteShareState:
         self.send_to_peer: Final = ask
         self._writes: RequestBatcher[_Change, ErrorContent | None] = RequestBatcher(
             lambda keeper, changes: _CoordinatorState(keeper, self).send(changes),
-            key=lambda change: change.place,
+            key=lambda change: change.partition_key,
             under_way_max=1,
         )
-        self._last: dict[SharePlace, asyncio.Future[ErrorContent | None]] = {}
-        """The last write of each place that is under way: what is read must include it."""
+        self._last: dict[SharePartitionKey, asyncio.Future[ErrorContent | None]] = {}
+        """The last write of each partition that is under way: what is read must include it."""
 
     def at(self, broker: BrokerId) -> ShareStateStore:
         return _CoordinatorState(broker, self)
@@ -54,17 +54,19 @@ class RemoteShareState:
 
     def write(self, keeper: BrokerId, change: _Change) -> asyncio.Future[ErrorContent | None]:
         """Writes changes in order; those that come while a request is under way share the next one."""
-        answered = self._last[change.place] = self._writes.submit(keeper, change)
-        answered.add_done_callback(lambda done: self._forget(change.place, done))
+        answered = self._last[change.partition_key] = self._writes.submit(keeper, change)
+        answered.add_done_callback(lambda done: self._forget(change.partition_key, done))
         return answered
 
-    def _forget(self, place: SharePlace, answered: asyncio.Future[ErrorContent | None]) -> None:
-        if self._last.get(place) is answered:
-            del self._last[place]
+    def _forget(
+        self, partition_key: SharePartitionKey, answered: asyncio.Future[ErrorContent | None]
+    ) -> None:
+        if self._last.get(partition_key) is answered:
+            del self._last[partition_key]
 
-    async def written(self, place: SharePlace) -> None:
-        """Returns when all writes of the place are answered."""
-        if (last := self._last.get(place)) is not None:
+    async def written(self, partition_key: SharePartitionKey) -> None:
+        """Returns when all writes of the partition are answered."""
+        if (last := self._last.get(partition_key)) is not None:
             await asyncio.shield(last)  # it says in its result whether it failed
 
 
@@ -75,24 +77,26 @@ class _CoordinatorState(NamedTuple):
     keeper: BrokerId
     remote: RemoteShareState
 
-    def write(self, place: SharePlace, change: StateChange) -> asyncio.Future[None]:
-        kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        answered = self.remote.write(self.keeper, _Change(place, change))
-        answered.add_done_callback(lambda done: _settle(kept, done))
-        return kept
+    def write(self, partition_key: SharePartitionKey, change: StateChange) -> asyncio.Future[None]:
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        answered = self.remote.write(self.keeper, _Change(partition_key, change))
+        answered.add_done_callback(lambda done: _settle(stored, done))
+        return stored
 
-    async def read(self, place: SharePlace, leader_epoch: int) -> ShareState | None:
-        await self.remote.written(place)
+    async def read(self, partition_key: SharePartitionKey, leader_epoch: int) -> ShareState | None:
+        await self.remote.written(partition_key)
         request = reading.ReadShareGroupStateRequest(
-            group_id=place.group_id,
+            group_id=partition_key.group_id,
             topics=[
                 reading.ReadStateData(
-                    topic_id=place.topic_id,
-                    partitions=[reading.PartitionData(partition=place.partition, leader_epoch=leader_epoch)],
+                    topic_id=partition_key.topic_id,
+                    partitions=[
+                        reading.PartitionData(partition=partition_key.partition, leader_epoch=leader_epoch)
+                    ],
                 )
             ],
         )
-        state = _result_of(await self._send(_READ, request), place)
+        state = _result_of(await self._send(_READ, request), partition_key)
         if state.start_offset == UNKNOWN_OFFSET and not state.state_epoch:
             return None
         return ShareState(
@@ -102,45 +106,47 @@ class _CoordinatorState(NamedTuple):
             batches=tuple(unlisted(state.state_batches)),
         )
 
-    async def initialize(self, place: SharePlace, state_epoch: int, start_offset: int) -> None:
+    async def initialize(self, partition_key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
         request = initializing.InitializeShareGroupStateRequest(
-            group_id=place.group_id,
+            group_id=partition_key.group_id,
             topics=[
                 initializing.InitializeStateData(
-                    topic_id=place.topic_id,
+                    topic_id=partition_key.topic_id,
                     partitions=[
                         initializing.PartitionData(
-                            partition=place.partition, state_epoch=state_epoch, start_offset=start_offset
+                            partition=partition_key.partition,
+                            state_epoch=state_epoch,
+                            start_offset=start_offset,
                         )
                     ],
                 )
             ],
         )
-        _result_of(await self._send(_INITIALIZE, request), place)
+        _result_of(await self._send(_INITIALIZE, request), partition_key)
 
-    async def delete(self, place: SharePlace) -> None:
+    async def delete(self, partition_key: SharePartitionKey) -> None:
         request = deleting.DeleteShareGroupStateRequest(
-            group_id=place.group_id,
+            group_id=partition_key.group_id,
             topics=[
                 deleting.DeleteStateData(
-                    topic_id=place.topic_id,
-                    partitions=[deleting.PartitionData(partition=place.partition)],
+                    topic_id=partition_key.topic_id,
+                    partitions=[deleting.PartitionData(partition=partition_key.partition)],
                 )
             ],
         )
-        _result_of(await self._send(_DELETE, request), place)
+        _result_of(await self._send(_DELETE, request), partition_key)
 
-    async def summary(self, place: SharePlace) -> Summary:
+    async def summary(self, partition_key: SharePartitionKey) -> Summary:
         request = summing.ReadShareGroupStateSummaryRequest(
-            group_id=place.group_id,
+            group_id=partition_key.group_id,
             topics=[
                 summing.ReadStateSummaryData(
-                    topic_id=place.topic_id,
-                    partitions=[summing.PartitionData(partition=place.partition, leader_epoch=-1)],
+                    topic_id=partition_key.topic_id,
+                    partitions=[summing.PartitionData(partition=partition_key.partition, leader_epoch=-1)],
                 )
             ],
         )
-        state = _result_of(await self._send(_SUMMARY, request), place)
+        state = _result_of(await self._send(_SUMMARY, request), partition_key)
         return Summary(
             state.state_epoch,
             state.leader_epoch,
@@ -165,64 +171,64 @@ class _CoordinatorState(NamedTuple):
         """Sends one request for each group; the keeper applies them as they come."""
         by_group: dict[str, list[_Change]] = {}
         for change in changes:
-            by_group.setdefault(change.place.group_id, []).append(change)
-        outcomes: dict[SharePlace, ErrorContent | None] = {}
+            by_group.setdefault(change.partition_key.group_id, []).append(change)
+        outcomes: dict[SharePartitionKey, ErrorContent | None] = {}
         for written in await asyncio.gather(
             *(self._send_of_group(group_id, of_group) for group_id, of_group in by_group.items())
         ):
             outcomes.update(written)
-        return [outcomes[asked.place] for asked in changes]
+        return [outcomes[requested.partition_key] for requested in changes]
 
     async def _send_of_group(
         self, group_id: str, changes: Sequence[_Change]
-    ) -> dict[SharePlace, ErrorContent | None]:
+    ) -> dict[SharePartitionKey, ErrorContent | None]:
         request = writing.WriteShareGroupStateRequest(group_id=group_id, topics=_written(changes))
-        outcomes: dict[SharePlace, ErrorContent | None] = {}
+        outcomes: dict[SharePartitionKey, ErrorContent | None] = {}
         try:
             response = await self._send(_WRITE, request)
         except KafkaError as error:
-            return dict.fromkeys((change.place for change in changes), ErrorContent.of(error))
+            return dict.fromkeys((change.partition_key for change in changes), ErrorContent.of(error))
         for change in changes:
             try:
-                _result_of(response, change.place)
-                outcomes[change.place] = None
+                _result_of(response, change.partition_key)
+                outcomes[change.partition_key] = None
             except KafkaError as error:
-                outcomes[change.place] = ErrorContent.of(error)
+                outcomes[change.partition_key] = ErrorContent.of(error)
         return outcomes
 
 
-def _settle(kept: asyncio.Future[None], answered: asyncio.Future[ErrorContent | None]) -> None:
-    if kept.done():
+def _settle(stored: asyncio.Future[None], answered: asyncio.Future[ErrorContent | None]) -> None:
+    if stored.done():
         return
     if answered.cancelled():
-        kept.cancel()
+        stored.cancel()
     elif (refused := answered.result()) is not None:
-        kept.set_exception(refused.error())
-        kept.exception()  # the writer may be gone: that is no fault to report
+        stored.set_exception(refused.error())
+        stored.exception()  # the writer may be gone: that is no fault to report
     else:
-        kept.set_result(None)
+        stored.set_result(None)
 
 
-def _result_of(response: Any, place: SharePlace) -> Any:
-    """Returns the response's result for the place; raises its error, or UNKNOWN_SERVER_ERROR when it has none."""
+def _result_of(response: Any, partition_key: SharePartitionKey) -> Any:
+    """Returns the response's result for the partition; raises its error, or UNKNOWN_SERVER_ERROR when it has none."""
     for topic in response.results:
         for partition in topic.partitions:
-            if (topic.topic_id, partition.partition) == (place.topic_id, place.partition):
+            if (topic.topic_id, partition.partition) == (partition_key.topic_id, partition_key.partition):
                 if partition.error_code != ErrorCode.NONE:
                     raise KafkaError(ErrorCode.of(partition.error_code), partition.error_message)
                 return partition
     raise KafkaError(
         ErrorCode.UNKNOWN_SERVER_ERROR,
-        f"the answer leaves out partition {place.partition} of {place.topic_id}",
+        f"the answer leaves out partition {partition_key.partition} of {partition_key.topic_id}",
     )
 
 
 def _written(changes: Iterable[_Change]) -> list[writing.WriteStateData]:
     topics: dict[Any, list[writing.PartitionData]] = {}
-    for place, change in changes:
-        topics.setdefault(place.topic_id, []).append(
+    for partition_key, change in changes:
+        topics.setdefault(partition_key.topic_id, []).append(
             writing.PartitionData(
-                partition=place.partition,
+                partition=partition_key.partition,
                 state_epoch=change.state_epoch,
                 leader_epoch=change.leader_epoch,
                 start_offset=change.start_offset,

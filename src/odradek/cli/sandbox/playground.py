@@ -16,6 +16,7 @@ from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
 from odradek.cli.serving.secure import secure_source
 from odradek.client import Admin, Consumer, Delivery, NewTopic, Producer
 from odradek.config.files.properties import parse_properties
+from odradek.model.aliases import ClientSettings
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
 
@@ -73,7 +74,7 @@ class PlaygroundConsumer:
     group: str
     topic: str
     address: str
-    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    settings: ClientSettings = field(default_factory=dict, repr=False)
     seen: list[tuple[int, int, bytes]] = field(default_factory=list)
     """(partition, offset, value) of all that it was given, in that order."""
     partitions: tuple[int, ...] = ()
@@ -126,7 +127,7 @@ class Load:
     """A producer that sends numbered records, this many a second, until it is stopped; it remembers what was acknowledged."""
 
     def __init__(
-        self, address: str, topic: str, *, first: int, per_second: int, settings: Mapping[str, Any]
+        self, address: str, topic: str, *, first: int, per_second: int, settings: ClientSettings
     ) -> None:
         self.first = first
         self.sent = 0

@@ -37,7 +37,7 @@ from odradek.telemetry import events
 
 if TYPE_CHECKING:
     from odradek.cluster.controller import partitions
-    from odradek.cluster.controller.partitions import IsrOutcomes, PartitionChanges, Place
+    from odradek.cluster.controller.partitions import IsrOutcomes, PartitionChanges, TopicIdPartition
     from odradek.cluster.isr_changes import ProposedIsr
     from odradek.cluster.reassignment import Reassignment
     from odradek.registry.election import Term
@@ -85,7 +85,7 @@ class Controller:
         )
         self._settings = SettingChanges(self.changes, defaults.rules)
         self.brokers = BrokerChanges(self.changes, clock, defaults.rules)
-        self._made_partitions: PartitionChanges | None = None
+        self._partition_changes: PartitionChanges | None = None
         self._looking_again: asyncio.Task[None] | None = None
         self._maintenance: Maintenance | None = None
         self._maintaining: asyncio.Task[None] | None = None
@@ -317,7 +317,7 @@ class Controller:
     # -- partitions
 
     async def alter_partitions(
-        self, broker: BrokerId, epoch: int, proposals: Mapping[Place, ProposedIsr]
+        self, broker: BrokerId, epoch: int, proposals: Mapping[TopicIdPartition, ProposedIsr]
     ) -> IsrOutcomes:
         """Decides on leaders' proposals of ISRs: returns a partition's next state, or an error, for each (topic id, partition).
 
@@ -342,9 +342,9 @@ class Controller:
     @property
     def partition_changes(self) -> partitions.PartitionChanges:
         """The changes of partitions; made, and imported, for the first change of what several brokers hold."""
-        if self._made_partitions is None:
-            self._made_partitions = partitions.PartitionChanges(self.changes, self.brokers)
-        return self._made_partitions
+        if self._partition_changes is None:
+            self._partition_changes = partitions.PartitionChanges(self.changes, self.brokers)
+        return self._partition_changes
 
     def _keep_up(self, clock: Clock, policy: Callable[[], MaintenancePolicy]) -> None:
         self._policy = policy

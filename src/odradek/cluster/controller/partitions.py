@@ -16,8 +16,8 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.telemetry import events
 
-Place = tuple[UUID, int]
-IsrOutcomes = dict[Place, PartitionImage | KafkaError]
+TopicIdPartition = tuple[UUID, int]
+IsrOutcomes = dict[TopicIdPartition, PartitionImage | KafkaError]
 _log = events.get("cluster")
 
 
@@ -27,7 +27,7 @@ class _PartitionRequest:
 
     broker: BrokerId
     epoch: int
-    proposals: Mapping[Place, ProposedIsr]
+    proposals: Mapping[TopicIdPartition, ProposedIsr]
 
 
 class PartitionChanges:
@@ -42,15 +42,15 @@ class PartitionChanges:
     # -- who is in sync
 
     async def alter_isr(
-        self, broker: BrokerId, epoch: int, proposals: Mapping[Place, ProposedIsr]
+        self, broker: BrokerId, epoch: int, proposals: Mapping[TopicIdPartition, ProposedIsr]
     ) -> IsrOutcomes:
         """Decides on proposals; those that arrive while a commit is under way share the next one."""
         return await self._isr_requests.submit(_PartitionRequest(broker, epoch, proposals))
 
-    async def _alter(self, asked: Sequence[_PartitionRequest]) -> list[IsrOutcomes | KafkaError]:
+    async def _alter(self, requested: Sequence[_PartitionRequest]) -> list[IsrOutcomes | KafkaError]:
         draft = _Draft(self._changes)
         outcomes: list[IsrOutcomes | KafkaError] = []
-        for request in asked:
+        for request in requested:
             try:
                 outcomes.append(self._decide(request, draft))
             except KafkaError as error:
@@ -63,18 +63,18 @@ class PartitionChanges:
             ]
         return outcomes
 
-    def _decide(self, asked: _PartitionRequest, draft: _Draft) -> IsrOutcomes:
-        self._brokers.check_epoch(asked.broker, asked.epoch)
+    def _decide(self, requested: _PartitionRequest, draft: _Draft) -> IsrOutcomes:
+        self._brokers.check_epoch(requested.broker, requested.epoch)
         outcomes: IsrOutcomes = {}
         liveness = self._brokers.liveness()
-        for place, proposal in asked.proposals.items():
+        for partition_id, proposal in requested.proposals.items():
             try:
-                topic, partition = draft.partition(*place)
-                availability, rules = liveness.standing_for(*place), self._brokers.rules_of(topic)
+                topic, partition = draft.partition(*partition_id)
+                availability, rules = liveness.standing_for(*partition_id), self._brokers.rules_of(topic)
                 after = changed_isr(
                     partition,
                     proposal,
-                    proposer=asked.broker,
+                    proposer=requested.broker,
                     liveness=liveness,
                     availability=availability,
                     rules=rules,
@@ -83,24 +83,24 @@ class PartitionChanges:
                     after.leader not in availability.staying - availability.relieved
                 ):  # it could not hand over yet
                     after = settled(after, availability, rules)
-                draft.put(place, after)
-                log_completed(TopicPartition(topic.name, place[1]), partition, after)
-                outcomes[place] = after
+                draft.put(partition_id, after)
+                log_completed(TopicPartition(topic.name, partition_id[1]), partition, after)
+                outcomes[partition_id] = after
             except KafkaError as error:
-                outcomes[place] = error.as_outcome()
+                outcomes[partition_id] = error.as_outcome()
                 _log.warning(
                     "isr_proposal_refused",
-                    partition=self._name_of(place),
-                    leader=asked.broker,
+                    partition=self._name_of(partition_id),
+                    leader=requested.broker,
                     isr=[broker for broker, _ in proposal.isr],
                     code=error.code.name,
                     reason=error.message,
                 )
         return outcomes
 
-    def _name_of(self, place: Place) -> str:
-        topic = self._changes.image.topics_by_id.get(place[0])
-        return f"{place[0] if topic is None else topic.name}-{place[1]}"
+    def _name_of(self, partition_id: TopicIdPartition) -> str:
+        topic = self._changes.image.topics_by_id.get(partition_id[0])
+        return f"{partition_id[0] if topic is None else topic.name}-{partition_id[1]}"
 
     # -- which brokers hold it
 
@@ -238,8 +238,8 @@ class _Draft:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         return topic, self._of(topic, index)
 
-    def put(self, place: Place, after: PartitionImage) -> None:
-        self._changed.setdefault(place[0], {})[place[1]] = after
+    def put(self, partition_id: TopicIdPartition, after: PartitionImage) -> None:
+        self._changed.setdefault(partition_id[0], {})[partition_id[1]] = after
 
     def topics(self) -> list[TopicImage]:
         """Returns the topics whose partitions have changed."""

@@ -179,10 +179,10 @@ class Publication:
         key = (-1 if start is None else start.version, latest.version)
         encoding = self._encoded.get(key)
         if encoding is None:
-            kept = {form: encoded for form, encoded in self._encoded.items() if form[1] == latest.version}
+            current = {form: encoded for form, encoded in self._encoded.items() if form[1] == latest.version}
             steps = snapshot(latest) if start is None else delta(start, latest)
             encoding = asyncio.get_running_loop().create_task(in_turns(steps), name="encode image")
-            self._encoded = kept | {key: encoding}
+            self._encoded = current | {key: encoding}
         return await asyncio.shield(encoding)
 
     @property

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from odradek.cluster.availability import TopicRules, rules_of
 from odradek.cluster.controller.changes import Changes
 from odradek.cluster.controller.store import PRODUCER_ID_BLOCK, in_commits
 from odradek.cluster.controller.topics import with_fewer_eligible
-from odradek.cluster.documents import BROKER_CONFIGS, Document, PartedDocument, Stored
+from odradek.cluster.documents import (
+    BROKER_CONFIGS,
+    AnyDocument,
+    AnyPartedDocument,
+    Document,
+    PartedDocument,
+    Stored,
+)
 from odradek.cluster.image import ClusterImage, TopicImage
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ProducerId
@@ -56,7 +63,7 @@ class SettingChanges:
         parts = list(document.changed_parts(before, after))
         if validate_only or not parts:
             return value
-        writes: list[tuple[Document[Any], Operation]] = []
+        writes: list[tuple[AnyDocument, Operation]] = []
         for part in parts:
             writes.append((part, self._write_of(part, before, after)))
             await asyncio.sleep(0)
@@ -72,7 +79,7 @@ class SettingChanges:
             await self._changes.commit([operation for _, operation in portion], image)
         return value
 
-    async def _store_in_parts(self, document: PartedDocument[Any]) -> None:
+    async def _store_in_parts(self, document: AnyPartedDocument) -> None:
         """Writes all parts of a document that an earlier commit stored whole. It counts until the last of them is written."""
         image = self._changes.image
         writes: list[tuple[object, Operation]] = []
@@ -83,7 +90,7 @@ class SettingChanges:
         for portion in in_commits(writes):
             await self._changes.commit([operation for _, operation in portion], self._changes.image)
 
-    def _write_of(self, part: Document[Any], before: ClusterImage, after: ClusterImage) -> Operation:
+    def _write_of(self, part: AnyDocument, before: ClusterImage, after: ClusterImage) -> Operation:
         data = _checked_data(part, part.of(before), part.of(after))
         return self._changes.store.document(part, data)
 
@@ -96,7 +103,7 @@ class SettingChanges:
         ]
 
 
-def _with_parts(image: ClusterImage, parts: Sequence[Document[Any]], after: ClusterImage) -> ClusterImage:
+def _with_parts(image: ClusterImage, parts: Sequence[AnyDocument], after: ClusterImage) -> ClusterImage:
     """Returns an image with some documents of another one."""
     for part in parts:
         image = part.into(image, part.of(after))

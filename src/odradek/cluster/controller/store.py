@@ -10,7 +10,13 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from odradek.cluster.documents import DOCUMENTS, PARTED_DOCUMENTS, Document, PartedDocument, Stored
+from odradek.cluster.documents import (
+    DOCUMENTS,
+    PARTED_DOCUMENTS,
+    AnyDocument,
+    AnyPartedDocument,
+    Stored,
+)
 from odradek.cluster.image import ClusterImage, TopicImage
 from odradek.cluster.registration import Registration, registered, registered_before, removal, unregistration
 from odradek.cluster.topic_documents import topic_data, topic_from
@@ -102,7 +108,7 @@ class ClusterStore:
             self._former.add(parted.path)
         return image
 
-    def _is_superseded(self, part: Document[Any]) -> bool:
+    def _is_superseded(self, part: AnyDocument) -> bool:
         """Tells whether the one document of an earlier commit still counts in place of this part."""
         return any(part.path.startswith(f"{path}/") for path in self._former)
 
@@ -110,18 +116,18 @@ class ClusterStore:
         """Tells whether a document is stored as earlier commits stored it: its parts have to be written, all of them."""
         return document.path in self._former
 
-    def emptied(self, document: PartedDocument[Any]) -> Operation:
+    def emptied(self, document: AnyPartedDocument) -> Operation:
         """Empties the one document of an earlier commit, whose parts are stored: nothing of it comes back, and what is deleted
         later is not found in it."""
         return self._write_of(document.path, b"")
 
-    async def _stored_documents(self) -> list[Document[Any]]:
+    async def _stored_documents(self) -> list[AnyDocument]:
         """Returns the documents that may be in the registry. Those that are parts of something are listed by their parent,
         which has few of them in most clusters."""
-        by_parent: dict[str, list[Document[Any]]] = {}
+        by_parent: dict[str, list[AnyDocument]] = {}
         for document in DOCUMENTS:
             by_parent.setdefault(document.path.rpartition("/")[0], []).append(document)
-        stored: list[Document[Any]] = []
+        stored: list[AnyDocument] = []
         for parent, documents in by_parent.items():
             if len(documents) > PARTS // 2:
                 names = set(await self._registry.children(parent))
@@ -173,7 +179,7 @@ class ClusterStore:
         path = f"{TOPICS}/{name}"
         return Delete(path=path, version=self._versions[path])
 
-    def document(self, document: Document[Any], data: bytes) -> Operation:
+    def document(self, document: AnyDocument, data: bytes) -> Operation:
         """Writes a document, encoded already."""
         return self._write_of(document.path, data)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from odradek.console.model.background import BackgroundLoop
 from odradek.console.model.records import RecordSight
 from odradek.console.model.refreshing import ClusterModel
+from odradek.model.aliases import ClientSettings
 from odradek.runtime.ports import Clock
 
 MODELS_MAX: Final = 16
@@ -43,7 +43,7 @@ class ClusterModels:
         """Returns the principals that have a model."""
         return list(self._models)
 
-    async def open(self, principal: str, settings: Mapping[str, Any]) -> ClusterModel:
+    async def open(self, principal: str, settings: ClientSettings) -> ClusterModel:
         """Returns the principal's model, which is made with these settings if there is none."""
         model = self._models.get(principal)
         if model is None:
@@ -59,12 +59,12 @@ class ClusterModels:
         model.touch()
         return model
 
-    async def replace(self, principal: str, settings: Mapping[str, Any]) -> ClusterModel:
+    async def replace(self, principal: str, settings: ClientSettings) -> ClusterModel:
         """Returns a new model: the principal logged in again, perhaps with another password."""
         await self.drop(principal)
         return await self.open(principal, settings)
 
-    async def renew(self, principal: str, settings: Mapping[str, Any]) -> None:
+    async def renew(self, principal: str, settings: ClientSettings) -> None:
         """Goes on with other settings, such as a fresh token: the new model begins with what the one before has read."""
         before = self._models.get(principal)
         if before is None:
@@ -87,7 +87,7 @@ class ClusterModels:
         for principal in list(self._models):
             await self.drop(principal)
 
-    async def _made(self, settings: Mapping[str, Any], before: ClusterModel | None = None) -> ClusterModel:
+    async def _made(self, settings: ClientSettings, before: ClusterModel | None = None) -> ClusterModel:
         if before is not None:
             await before.rest()
         model = ClusterModel(self._bootstrap, settings, self._clock, before, self._sight)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from odradek.client.admin.moves import cluster_image, next_moves, plan_for, throttle_changes
 from odradek.client.admin.reassignments import ReassignmentDescription
@@ -19,6 +19,7 @@ from odradek.client.aio import AsyncAdmin
 from odradek.client.network.errors import PartialFailureError, explain
 from odradek.cluster.balance import BalancePlan, Move
 from odradek.console.model.snapshot import UNKNOWN, ModelSnapshot
+from odradek.model.aliases import ClientSettings
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.runtime.ports import Clock
@@ -175,7 +176,7 @@ class MoveRuns:
         self.last: MoveRun | None = None
 
     async def begin(
-        self, settings: Mapping[str, Any], login_key: str, moves: Sequence[Move], throttle: int | None
+        self, settings: ClientSettings, login_key: str, moves: Sequence[Move], throttle: int | None
     ) -> MoveRun:
         """Begins to carry out these moves. KafkaError if moves are under way already, or a run is not over."""
         if self.last is not None and not self.last.is_over:
@@ -210,7 +211,7 @@ class MoveRuns:
         )
         return run
 
-    async def renew(self, settings: Mapping[str, Any], login_key: str) -> None:
+    async def renew(self, settings: ClientSettings, login_key: str) -> None:
         """Goes on with a fresh token of the same login: the one before ends."""
         run, admin = self.last, self._admin
         if run is None or run.is_over or run.login_key != login_key or admin is None:

@@ -10,7 +10,7 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from odradek.client import LATEST, Admin, PartialFailureError
 from odradek.console.model.pipeline_figures import (
@@ -22,6 +22,7 @@ from odradek.console.model.pipeline_figures import (
     topics_of,
     written_rates,
 )
+from odradek.model.aliases import ClientSettings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.pipelines.document import PIPELINES_TOPIC
@@ -67,7 +68,7 @@ class PipelineReading:
 class PipelineReader:
     """The pipelines as one principal may see them. Used on the background loop."""
 
-    def __init__(self, bootstrap: str, settings: Mapping[str, Any], clock: Clock) -> None:
+    def __init__(self, bootstrap: str, settings: ClientSettings, clock: Clock) -> None:
         self._bootstrap = bootstrap
         self._settings = {
             name: setting for name, setting in settings.items() if name != "default_api_timeout_ms"

@@ -18,6 +18,7 @@ from odradek.client.consumer.unread_ages import unread_ages_ms
 from odradek.console.model.masking import RecordMasks
 from odradek.console.model.record_decoding import RecordDecoder
 from odradek.dead_letters.topic import DeadLetterTopic
+from odradek.model.aliases import ClientSettings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock
@@ -133,7 +134,7 @@ class ClusterReader:
     """Makes consumers and producers with the principal's own login. Records leave it as they may be seen."""
 
     def __init__(
-        self, bootstrap: str, settings: Mapping[str, Any], clock: Clock, sight: RecordSight | None = None
+        self, bootstrap: str, settings: ClientSettings, clock: Clock, sight: RecordSight | None = None
     ) -> None:
         self._bootstrap = bootstrap
         self._settings = settings

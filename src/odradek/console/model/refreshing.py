@@ -41,6 +41,7 @@ from odradek.console.model.snapshot import (
 from odradek.console.model.time_line import ClusterTimeLine
 from odradek.console.model.transaction_reading import read_long_transactions
 from odradek.console.model.troubles import Trouble, troubles_of
+from odradek.model.aliases import ClientSettings
 from odradek.model.errors import OdradekError
 from odradek.runtime.ports import Clock
 from odradek.runtime.shielded import outcome_of
@@ -84,7 +85,7 @@ class ClusterModel:
     def __init__(
         self,
         bootstrap: str,
-        settings: Mapping[str, Any],
+        settings: ClientSettings,
         clock: Clock,
         before: ClusterModel | None = None,
         sight: RecordSight | None = None,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from starlette.responses import Response
 
@@ -12,6 +11,7 @@ from odradek.console.oidc.transport import ProviderRefusedError, ProviderUnavail
 from odradek.console.web.application import ConsolePage, set_session_cookie
 from odradek.console.web.sessions import new_id
 from odradek.console.web.visit import Visit, own_path
+from odradek.model.aliases import ClientSettings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.telemetry import events
 
@@ -82,7 +82,7 @@ async def log_out(visit: Visit) -> Response:
     return response
 
 
-async def check_login(bootstrap: str, settings: Mapping[str, Any]) -> None:
+async def check_login(bootstrap: str, settings: ClientSettings) -> None:
     """Logs in to the cluster, and out again. Raises what the cluster says."""
     async with AsyncAdmin(bootstrap, **settings) as admin:
         await admin.describe_cluster(timeout_s=CHECK_S)

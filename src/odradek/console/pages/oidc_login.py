@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode, urlsplit
 
 from starlette.responses import Response
@@ -15,6 +14,7 @@ from odradek.console.oidc.transport import ProviderRefusedError, ProviderUnavail
 from odradek.console.pages.login import check_login
 from odradek.console.web.application import ConsolePage, failure, set_session_cookie
 from odradek.console.web.visit import Visit, own_path
+from odradek.model.aliases import ClientSettings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.telemetry import events
 
@@ -85,7 +85,7 @@ async def come_back(visit: Visit) -> Response:
     return _logged_in(visit, tokens, flow.back)
 
 
-async def _try(visit: Visit, settings: Mapping[str, Any]) -> None:
+async def _try(visit: Visit, settings: ClientSettings) -> None:
     await visit.run(check_login(visit.console.options.bootstrap, settings))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +26,7 @@ from odradek.console.oidc.provider import OidcOptions, OidcProvider, OidcTokens
 from odradek.console.oidc.transport import ProviderRefusedError, ProviderUnavailableError
 from odradek.console.sql.access import SqlServers, SqlTerms
 from odradek.console.web.sessions import Attempts, ConsoleSession, ConsoleSessions
+from odradek.model.aliases import ClientSettings
 from odradek.model.safe_text import safe_line
 from odradek.runtime.ports import Clock
 from odradek.runtime.real_clock import SystemClock
@@ -48,7 +49,7 @@ class ConsoleOptions:
     """What the command line says."""
 
     bootstrap: str
-    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    settings: ClientSettings = field(default_factory=dict, repr=False)
     """How to connect; without name and password where each user logs in."""
     asks_for_login: bool = False
     read_only: bool = False

@@ -28,7 +28,7 @@ _STEM_LENGTH_MAX: Final = 255
 """The longest part of a client id in a member id: member ids must fit into records, and unused ones take little memory."""
 _BATCHES_HELD_MAX: Final = 16
 """How many batches a group's metadata may fill; clients offer fewer protocols than that."""
-_GIVEN_IDS_MAX: Final = 2_000
+_ISSUED_IDS_MAX: Final = 2_000
 """How many unused member ids a shard keeps."""
 _GIVEN_MS_MAX: Final = 300_000
 """How long a member id may be unused; a client comes back with it at once."""
@@ -125,13 +125,13 @@ def _give_id(joining: Join, member_id: str) -> None:
     expiry_ms = joining.step.now.monotonic_ms + min(joining.request.session_timeout_ms, _GIVEN_MS_MAX)
     machine.deadlines.set(session_of(group.group_id, member_id), expiry_ms)
     joining.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
-    given = machine.given_ids
-    given[group.group_id, member_id] = None
-    if len(given) > _GIVEN_IDS_MAX:
-        for key in [key for key in given if not _is_unused(machine, *key)]:
-            del given[key]
-        for key in list(given)[: max(0, len(given) - _GIVEN_IDS_MAX // 2)]:
-            del given[key]
+    issued = machine.issued_ids
+    issued[group.group_id, member_id] = None
+    if len(issued) > _ISSUED_IDS_MAX:
+        for key in [key for key in issued if not _is_unused(machine, *key)]:
+            del issued[key]
+        for key in list(issued)[: max(0, len(issued) - _ISSUED_IDS_MAX // 2)]:
+            del issued[key]
             machine.deadlines.set(session_of(*key), joining.step.now.monotonic_ms)
 
 
@@ -214,7 +214,7 @@ def _join_known(joining: Join) -> None:
         if request.group_instance_id is not None:
             joining.refuse(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
         else:
-            joining.machine.given_ids.pop((group.group_id, member_id), None)
+            joining.machine.issued_ids.pop((group.group_id, member_id), None)
             _add(joining, member_id)
         return
     try:

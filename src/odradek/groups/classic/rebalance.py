@@ -170,7 +170,7 @@ def sync_due(machine: GroupMachine, group: ClassicGroup, step: GroupStep) -> Non
 
 def session_due(machine: GroupMachine, group: ClassicGroup, member_id: str, step: GroupStep) -> None:
     if member_id in group.pending_joins:
-        machine.given_ids.pop((group.group_id, member_id), None)
+        machine.issued_ids.pop((group.group_id, member_id), None)
         group.remove(member_id)
         if group.state is ClassicGroupState.PREPARING and group.all_joined:
             complete(machine, group, step)

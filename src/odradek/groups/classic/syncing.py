@@ -59,14 +59,14 @@ def sync(
 
 def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> None:
     _check_generation(group, request.member_id, request.group_instance_id, request.generation_id)
-    for given, actual in (
+    for requested, actual in (
         (request.protocol_type, group.protocol_type),
         (request.protocol_name, group.protocol_name),
     ):
-        if given is not None and actual is not None and given != actual:
+        if requested is not None and actual is not None and requested != actual:
             raise KafkaError(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-                f"group {group.group_id!r} uses {actual!r}, the request says {given!r}",
+                f"group {group.group_id!r} uses {actual!r}, the request says {requested!r}",
             )
     if group.state is ClassicGroupState.PREPARING:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)

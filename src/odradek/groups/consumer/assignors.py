@@ -84,9 +84,9 @@ def _finished(shares: _Shares, current: Targets) -> dict[str, Assignment]:
     """Freezes the shares; a member whose share did not change keeps the same object, so that callers can compare cheaply."""
     finished: dict[str, Assignment] = {}
     for member, share in shares.items():
-        made = {topic: frozenset(partitions) for topic, partitions in share.items() if partitions}
+        frozen = {topic: frozenset(partitions) for topic, partitions in share.items() if partitions}
         before = current.get(member)
-        finished[member] = before if before == made else made
+        finished[member] = before if before == frozen else frozen
     return finished
 
 
@@ -98,22 +98,22 @@ def _equal_shares(
 ) -> _Shares:
     """Shares equally: members keep their partitions up to their quota; the rest goes round to those below theirs."""
     least, extra_count = divmod(sum(counts[topic] for topic in topics), len(members))
-    kept = {member: _still_valid(current.get(member, NOTHING), topics, counts) for member in members}
-    _settle_doubles(members, kept)
-    sizes = {member: sum(map(len, kept[member].values())) for member in members}
+    target = {member: _still_valid(current.get(member, NOTHING), topics, counts) for member in members}
+    _settle_doubles(members, target)
+    sizes = {member: sum(map(len, target[member].values())) for member in members}
     richest_first = sorted(members, key=lambda member: (-sizes[member], member))
     quotas = {member: least + (rank < extra_count) for rank, member in enumerate(richest_first)}
     for member in members:
-        _give_up(kept[member], sizes[member] - quotas[member])
+        _give_up(target[member], sizes[member] - quotas[member])
     hungry = deque(
         (member, quotas[member] - sizes[member]) for member in members if sizes[member] < quotas[member]
     )
-    for topic, partition in _unassigned(topics, counts, kept.values()):
+    for topic, partition in _unassigned(topics, counts, target.values()):
         member, wanted = hungry.popleft()
-        kept[member].setdefault(topic, set()).add(partition)
+        target[member].setdefault(topic, set()).add(partition)
         if wanted > 1:
             hungry.append((member, wanted - 1))
-    return kept
+    return target
 
 
 def _still_valid(share: Assignment, topics: Iterable[UUID], counts: PartitionCounts) -> dict[UUID, set[int]]:
@@ -126,11 +126,11 @@ def _still_valid(share: Assignment, topics: Iterable[UUID], counts: PartitionCou
     return valid
 
 
-def _settle_doubles(members: list[str], kept: _Shares) -> None:
+def _settle_doubles(members: list[str], target: _Shares) -> None:
     """Leaves a partition that two members claim to the first: a target that was read back must not be trusted blindly."""
     seen: dict[UUID, set[int]] = {}
     for member in members:
-        for topic, partitions in kept[member].items():
+        for topic, partitions in target[member].items():
             taken = seen.setdefault(topic, set())
             partitions -= taken
             taken |= partitions
@@ -140,12 +140,12 @@ def _give_up(share: dict[UUID, set[int]], count: int) -> None:
     """Takes `count` partitions away, each time from the topic of which the member has most: this spreads the rest."""
     if count <= 0:
         return
-    kept = {topic: sorted(partitions) for topic, partitions in share.items()}
-    largest = [(-len(partitions), topic) for topic, partitions in kept.items()]
+    by_topic = {topic: sorted(partitions) for topic, partitions in share.items()}
+    largest = [(-len(partitions), topic) for topic, partitions in by_topic.items()]
     heapify(largest)
     for _ in range(count):
         size, topic = largest[0]
-        share[topic].remove(kept[topic].pop())
+        share[topic].remove(by_topic[topic].pop())
         heapreplace(largest, (size + 1, topic))
 
 
@@ -175,24 +175,26 @@ def _levelled_shares(
     possible."""
     topics = _existing(_union(candidates.values()), counts)
     subscribers: dict[UUID, list[str]] = {topic: [] for topic in topics}
-    kept: _Shares = {}
+    target: _Shares = {}
     for member in members:
         mine = [topic for topic in topics if topic in candidates[member].topics]
         for topic in mine:
             subscribers[topic].append(member)
-        kept[member] = _still_valid(current.get(member, NOTHING), mine, counts)
-    _settle_doubles(members, kept)
-    loads = {member: sum(map(len, share.values())) for member, share in kept.items()}
+        target[member] = _still_valid(current.get(member, NOTHING), mine, counts)
+    _settle_doubles(members, target)
+    loads = {member: sum(map(len, share.values())) for member, share in target.items()}
     by_choice = sorted(topics, key=lambda topic: (len(subscribers[topic]), topic))
     for topic in by_choice:
-        _hand_out(topic, counts[topic], subscribers[topic], kept, loads)
-    while sum(_level(topic, subscribers[topic], kept, loads) for topic in by_choice):
+        _hand_out(topic, counts[topic], subscribers[topic], target, loads)
+    while sum(_level(topic, subscribers[topic], target, loads) for topic in by_choice):
         pass  # every move lowers the sum of the squares of the loads, so this ends
-    return kept
+    return target
 
 
-def _hand_out(topic: UUID, count: int, subscribers: list[str], kept: _Shares, loads: dict[str, int]) -> None:
-    taken = set().union(*(kept[member].get(topic, ()) for member in subscribers))
+def _hand_out(
+    topic: UUID, count: int, subscribers: list[str], target: _Shares, loads: dict[str, int]
+) -> None:
+    taken = set().union(*(target[member].get(topic, ()) for member in subscribers))
     if len(taken) == count:
         return
     poorest = [(loads[member], member) for member in subscribers]
@@ -201,18 +203,18 @@ def _hand_out(topic: UUID, count: int, subscribers: list[str], kept: _Shares, lo
         if partition in taken:
             continue
         load, member = poorest[0]
-        kept[member].setdefault(topic, set()).add(partition)
+        target[member].setdefault(topic, set()).add(partition)
         loads[member] = load + 1
         heapreplace(poorest, (load + 1, member))
 
 
-def _level(topic: UUID, subscribers: list[str], kept: _Shares, loads: dict[str, int]) -> bool:
+def _level(topic: UUID, subscribers: list[str], target: _Shares, loads: dict[str, int]) -> bool:
     """Moves partitions of one topic from the most to the least loaded while that narrows the gap; returns whether any moved.
 
     In one call a member either gives or receives, never both: loads meet in the middle.
     """
     poorest = [(loads[member], member) for member in subscribers]
-    richest = [(-loads[member], member) for member in subscribers if kept[member].get(topic)]
+    richest = [(-loads[member], member) for member in subscribers if target[member].get(topic)]
     heapify(poorest)
     heapify(richest)
     moved = False
@@ -221,10 +223,10 @@ def _level(topic: UUID, subscribers: list[str], kept: _Shares, loads: dict[str, 
         poor_load, poor = poorest[0]
         if rich_load - poor_load < 2:
             break
-        mine = kept[rich][topic]
+        mine = target[rich][topic]
         partition = max(mine)
         mine.remove(partition)
-        kept[poor].setdefault(topic, set()).add(partition)
+        target[poor].setdefault(topic, set()).add(partition)
         loads[rich], loads[poor] = rich_load - 1, poor_load + 1
         heapreplace(poorest, (poor_load + 1, poor))
         heappop(richest)
@@ -248,19 +250,19 @@ def _topic_ranges(topic: UUID, count: int, subscribers: list[str], current: Targ
     """Divides one topic: members keep its lowest partitions up to their quota, and runs of the rest fill the gaps."""
     least, extra_count = divmod(count, len(subscribers))
     taken: set[int] = set()
-    kept: dict[str, list[int]] = {}
+    retained: dict[str, list[int]] = {}
     for member in subscribers:
         before = current.get(member, NOTHING).get(topic, ())
-        kept[member] = sorted(
+        retained[member] = sorted(
             partition for partition in before if 0 <= partition < count and partition not in taken
         )
-        taken.update(kept[member])
-    richer = [member for member in subscribers if len(kept[member]) > least]
+        taken.update(retained[member])
+    richer = [member for member in subscribers if len(retained[member]) > least]
     extras = set(richer[:extra_count])
     others = (member for member in subscribers if member not in extras)
     extras.update(member for member, _ in zip(others, range(extra_count - len(extras)), strict=False))
     quotas = {member: least + (member in extras) for member in subscribers}
-    shares = {member: kept[member][: quotas[member]] for member in subscribers}
+    shares = {member: retained[member][: quotas[member]] for member in subscribers}
     left = sorted(set(range(count)).difference(*shares.values()))
     position = 0
     for member in subscribers:

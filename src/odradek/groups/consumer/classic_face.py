@@ -257,13 +257,13 @@ def _check_generation(member: ConsumerGroupMember, generation: int) -> None:
 
 
 def _check_names(member: ConsumerGroupMember, request: SyncGroupRequest) -> None:
-    for given, actual in (
+    for requested, actual in (
         (request.protocol_type, PROTOCOL_TYPE),
         (request.protocol_name, _protocol_name(member)),
     ):
-        if given is not None and given != actual:
+        if requested is not None and requested != actual:
             raise KafkaError(
-                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the member got {actual!r}, and says {given!r}"
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the member got {actual!r}, and says {requested!r}"
             )
 
 

@@ -55,13 +55,15 @@ def check_commit(
     )
     if epoch > member.epoch or epoch < 0:
         raise stale
-    return _held_since(member, epoch, stale)
+    return _assigned_since(member, epoch, stale)
 
 
-def _held_since(member: ConsumerGroupMember, epoch: int, stale: KafkaError) -> CheckPartition:
+def _assigned_since(member: ConsumerGroupMember, epoch: int, stale: KafkaError) -> CheckPartition:
     def check(topic: str, topic_id: UUID, partition: int) -> None:
-        given = member.current.assigned.get(topic_id, {}).get(partition) if topic_id != ZERO_UUID else None
-        if given is None or given > epoch:
+        assigned_epoch = (
+            member.current.assigned.get(topic_id, {}).get(partition) if topic_id != ZERO_UUID else None
+        )
+        if assigned_epoch is None or assigned_epoch > epoch:
             raise stale
 
     return check

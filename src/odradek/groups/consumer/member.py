@@ -186,14 +186,14 @@ def _stored(holding: Holding) -> list[CurrentPartitions]:
 
 def _held(stored: Iterable[CurrentPartitions], member_epoch: int) -> Holding:
     """Records older than Kafka 4.3 do not say in which epoch a partition was given: the member's own is the safe guess."""
-    held: dict[UUID, Mapping[int, int]] = {}
+    assigned: dict[UUID, Mapping[int, int]] = {}
     for topic in stored:
         epochs = topic.assignment_epochs
         if epochs is None or len(epochs) != len(topic.partitions):
             epochs = [member_epoch] * len(topic.partitions)
         if topic.partitions:
-            held[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))
-    return held
+            assigned[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))
+    return assigned
 
 
 def target_value(assignment: Assignment) -> TargetMemberValue:

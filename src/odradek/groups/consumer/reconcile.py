@@ -75,8 +75,8 @@ def _next(current: CurrentAssignment, goal: Goal, owned: Owned | None) -> Curren
     if revoking and _uses(owned, revoking):
         return replace(current, state=MemberState.UNREVOKED_PARTITIONS, assigned=assigned, revoking=revoking)
     for topic, partitions in added.items():
-        given = dict.fromkeys(partitions, goal.target_epoch)
-        assigned[topic] = {**assigned.get(topic, {}), **given}
+        epochs = dict.fromkeys(partitions, goal.target_epoch)
+        assigned[topic] = {**assigned.get(topic, {}), **epochs}
     after = CurrentAssignment(
         epoch=goal.target_epoch,
         previous_epoch=current.epoch if current.epoch != goal.target_epoch else current.previous_epoch,

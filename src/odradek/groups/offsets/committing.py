@@ -13,7 +13,7 @@ from odradek.groups.classic.group import ClassicGroup
 from odradek.groups.shard.formats import offset_key, offset_value
 from odradek.groups.shard.kinds import CheckPartition, Committer, check_group_id_length
 from odradek.groups.shard.machine import GroupMachine
-from odradek.groups.shard.offset_table import Place
+from odradek.groups.shard.offset_table import PartitionName
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID
 from odradek.protocol.schema import INT64_MAX
@@ -34,7 +34,7 @@ class Commit(NamedTuple):
     topic_id: UUID = ZERO_UUID
 
     @property
-    def place(self) -> Place:
+    def partition_name(self) -> PartitionName:
         return self.topic, self.partition
 
 
@@ -48,7 +48,7 @@ class CommitRequest(NamedTuple):
     producer: BatchProducer | None = None
 
 
-Verdicts = dict[Place, ErrorCode]
+Verdicts = dict[PartitionName, ErrorCode]
 
 
 class CommitRecords:
@@ -64,43 +64,43 @@ class CommitRecords:
     def add(self, request: CommitRequest, commit: Commit, now_ms: int, metadata_length_max: int) -> None:
         """Adds an offset. The metadata's limit is in characters, as in Kafka, whatever the setting's name."""
         if commit.metadata is not None and len(commit.metadata) > metadata_length_max:
-            self.verdicts[commit.place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            self.verdicts[commit.partition_name] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             return
         expires_ms = -1
         if request.retention_ms != NO_RETENTION:
             expires_ms = min(now_ms + request.retention_ms, INT64_MAX)
-        self.verdicts[commit.place] = ErrorCode.NONE
+        self.verdicts[commit.partition_name] = ErrorCode.NONE
         self.records.append(_record(request.group_id, commit, now_ms, expires_ms))
 
 
 def commit(
-    machine: GroupMachine, now: Moment, *, request: CommitRequest, made: CommitRecords | None = None
+    machine: GroupMachine, now: Moment, *, request: CommitRequest, prepared: CommitRecords | None = None
 ) -> Outcome[Verdicts]:
     """Returns an error for each partition, NONE among them. Raises what is wrong with the whole request.
 
     All records are one batch: a crash keeps the whole commit or nothing of it. RECORD_LIST_TOO_LARGE when they do not fit.
     """
     check_partition = _check(machine, request)
-    if made is None:
-        made = CommitRecords()
+    if prepared is None:
+        prepared = CommitRecords()
         for entry in request.commits:
-            made.add(request, entry, now.wall_ms, machine.settings.offset_metadata_max_bytes)
-    elif not machine.may_fit(made.records):
+            prepared.add(request, entry, now.wall_ms, machine.settings.offset_metadata_max_bytes)
+    elif not machine.may_fit(prepared.records):
         raise KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"{len(made.records)} offsets do not fit into one batch: commit fewer at once",
+            f"{len(prepared.records)} offsets do not fit into one batch: commit fewer at once",
         )
     if check_partition is not None:
-        _check_partitions(request, made.verdicts, check_partition)
+        _check_partitions(request, prepared.verdicts, check_partition)
     group = machine.groups.get(request.group_id)
     if group is not None and not request.committer.is_transactional:
         group.committed(request.committer, now)
-    return Outcome(made.verdicts, records=made.records, producer=request.producer)
+    return Outcome(prepared.verdicts, records=prepared.records, producer=request.producer)
 
 
 def _check_partitions(request: CommitRequest, verdicts: Verdicts, check_partition: CheckPartition) -> None:
     for entry in request.commits:
-        if verdicts[entry.place] is not ErrorCode.NONE:
+        if verdicts[entry.partition_name] is not ErrorCode.NONE:
             continue
         try:
             check_partition(entry.topic, entry.topic_id, entry.partition)
@@ -147,8 +147,8 @@ def _record(group_id: str, entry: Commit, now_ms: int, expires_ms: int) -> NewRe
     return NewRecord(offset_key(group_id, entry.topic, entry.partition), value)
 
 
-def tombstone(group_id: str, place: Place) -> NewRecord:
-    return NewRecord(offset_key(group_id, *place), None)
+def tombstone(group_id: str, partition_name: PartitionName) -> NewRecord:
+    return NewRecord(offset_key(group_id, *partition_name), None)
 
 
 def simple_group(machine: GroupMachine, group_id: str) -> None:

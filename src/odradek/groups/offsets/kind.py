@@ -15,16 +15,16 @@ _NO_PRODUCER: Final = -1
 
 def _replay(machine: GroupMachine, record: StoredRecord) -> None:
     key = read_offset_key(record.key)
-    place = (key.topic, key.partition)
+    partition_name = (key.topic, key.partition)
     if record.value is None:
-        machine.offsets.delete(key.group, place)
+        machine.offsets.delete(key.group, partition_name)
         return
     committed = read_offset_value(record.value, record.offset)
     simple_group(machine, key.group)
     if record.producer_id == _NO_PRODUCER:
-        machine.offsets.put(key.group, place, committed)
+        machine.offsets.put(key.group, partition_name, committed)
     else:
-        machine.offsets.put_undecided(record.producer_id, key.group, place, committed)
+        machine.offsets.put_undecided(record.producer_id, key.group, partition_name, committed)
 
 
 OFFSETS: Final = KindParts(

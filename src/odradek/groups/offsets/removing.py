@@ -15,7 +15,7 @@ from odradek.groups.offsets.committing import tombstone
 from odradek.groups.shard.deadlines import DeadlineKey
 from odradek.groups.shard.kinds import Group, GroupKind, check_group_id
 from odradek.groups.shard.machine import CLEANUP, RECORD_OVERHEAD_BYTES, GroupMachine
-from odradek.groups.shard.offset_table import CommittedOffset, Place
+from odradek.groups.shard.offset_table import CommittedOffset, PartitionName
 from odradek.groups.shard.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.shards import Moment, NewRecord, Outcome
@@ -32,12 +32,12 @@ class _Room:
         self._bytes_left = machine.dependencies.batch_bytes_max() // 2
         self._step = step
 
-    def try_delete(self, group_id: str, places: Iterable[Place]) -> bool:
+    def try_delete(self, group_id: str, partition_names: Iterable[PartitionName]) -> bool:
         """Deletes as many offsets as there is room for; returns whether that is all of them."""
-        for place in places:
+        for partition_name in partition_names:
             if self._bytes_left <= 0:
                 return False
-            self._add(tombstone(group_id, place))
+            self._add(tombstone(group_id, partition_name))
         return True
 
     def try_delete_group(self, group: Group) -> bool:
@@ -57,20 +57,22 @@ class _Room:
 
 
 def delete_offsets(
-    machine: GroupMachine, now: Moment, *, group_id: str, places: Iterable[Place]
-) -> Outcome[dict[Place, ErrorCode]]:
+    machine: GroupMachine, now: Moment, *, group_id: str, partition_names: Iterable[PartitionName]
+) -> Outcome[dict[PartitionName, ErrorCode]]:
     """Handles OffsetDelete (KIP-496). GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; GROUP_SUBSCRIBED_TO_TOPIC for a partition."""
     check_group_id(group_id)
     group = _existing(machine, group_id)
     group.check_offset_delete()
     step, verdicts = GroupStep(now), {}
-    for place in places:
-        if group.is_subscribed(place[0]):
-            verdicts[place] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    for partition_name in partition_names:
+        if group.is_subscribed(partition_name[0]):
+            verdicts[partition_name] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             continue
-        verdicts[place] = ErrorCode.NONE
-        if machine.offsets.get(group_id, place) or machine.offsets.is_undecided(group_id, place):
-            step.records.append(tombstone(group_id, place))
+        verdicts[partition_name] = ErrorCode.NONE
+        if machine.offsets.get(group_id, partition_name) or machine.offsets.is_undecided(
+            group_id, partition_name
+        ):
+            step.records.append(tombstone(group_id, partition_name))
     return step.outcome(verdicts)
 
 
@@ -107,8 +109,10 @@ def delete_topics(
     step = GroupStep(now)
     room = _Room(machine, step)
     for position, group_id in enumerate(group_ids[:_GROUPS_A_STEP]):
-        held = dict.fromkeys([*machine.offsets.of(group_id), *machine.offsets.undecided(group_id)])
-        if not room.try_delete(group_id, [place for place in held if place[0] in topics]):
+        partition_names = dict.fromkeys([*machine.offsets.of(group_id), *machine.offsets.undecided(group_id)])
+        if not room.try_delete(
+            group_id, [partition_name for partition_name in partition_names if partition_name[0] in topics]
+        ):
             return step.outcome(list(group_ids[position:]))
     return step.outcome(list(group_ids[_GROUPS_A_STEP:]))
 
@@ -137,9 +141,10 @@ def _clean(machine: GroupMachine, group_id: str, room: _Room, now: Moment) -> bo
         return True
     offsets = machine.offsets
     expired = [
-        place
-        for place, committed in offsets.of(group_id).items()
-        if _is_expired(machine, group, place, committed, now) and not offsets.is_undecided(group_id, place)
+        partition_name
+        for partition_name, committed in offsets.of(group_id).items()
+        if _is_expired(machine, group, partition_name, committed, now)
+        and not offsets.is_undecided(group_id, partition_name)
     ]
     if not room.try_delete(group_id, expired):
         return False
@@ -149,11 +154,15 @@ def _clean(machine: GroupMachine, group_id: str, room: _Room, now: Moment) -> bo
 
 
 def _is_expired(
-    machine: GroupMachine, group: Group, place: Place, committed: CommittedOffset, now: Moment
+    machine: GroupMachine,
+    group: Group,
+    partition_name: PartitionName,
+    committed: CommittedOffset,
+    now: Moment,
 ) -> bool:
-    if _topic_is_gone(machine, place[0], committed, now):
+    if _topic_is_gone(machine, partition_name[0], committed, now):
         return True
-    if group.is_subscribed(place[0]):
+    if group.is_subscribed(partition_name[0]):
         return False
     if group.group_id.startswith(machine.settings.offsets_retention_exempt_prefixes):
         return False

@@ -104,7 +104,7 @@ class GroupMachine:
         self.offsets: Final = OffsetTable()
         self.cleanup_round: Final[list[str]] = []
         """The groups that the round of cleaning under way has yet to look at."""
-        self.given_ids: Final[dict[tuple[str, str], None]] = {}
+        self.issued_ids: Final[dict[tuple[str, str], None]] = {}
         """(Group, member id) that were given to classic members (KIP-394) who have not joined with them, the oldest first."""
         self._replays: dict[int, Replay] = {}
         self._expires: dict[Enum, Callable[[GroupMachine, DeadlineKey, GroupStep], None]] = {}

@@ -14,7 +14,7 @@ from odradek.groups.modern.assignment import NOTHING, Assignment
 from odradek.model.least_loaded import LeastLoaded
 
 NAME: Final = "simple"
-_Place = tuple[UUID, int]
+_TopicIdPartition = tuple[UUID, int]
 
 
 def assign(
@@ -26,54 +26,56 @@ def assign(
 
     A member keeps the partitions that it has, as long as the others get their share.
     """
-    given: dict[str, set[_Place]] = {member_id: set() for member_id in subscriptions}
-    readers: dict[_Place, int] = {
+    target: dict[str, set[_TopicIdPartition]] = {member_id: set() for member_id in subscriptions}
+    readers: dict[_TopicIdPartition, int] = {
         (topic_id, partition): 0
         for topic_id in sorted(set().union(*subscriptions.values()), key=lambda uuid: uuid.bytes)
         for partition in sorted(partitions.get(topic_id, ()))
     }
-    share = -(-len(readers) // len(given)) if given else 0
-    crowd = -(-len(given) // len(readers)) if readers else 0
-    for member_id in sorted(given):
-        kept = (
+    share = -(-len(readers) // len(target)) if target else 0
+    crowd = -(-len(target) // len(readers)) if readers else 0
+    for member_id in sorted(target):
+        retained = (
             (topic_id, number)
             for topic_id, all_of in before.get(member_id, NOTHING).items()
             for number in all_of
         )
-        for place in sorted(kept, key=lambda assigned: (assigned[0].bytes, assigned[1])):
-            wanted = place in readers and place[0] in subscriptions[member_id]
-            if wanted and readers[place] < crowd and len(given[member_id]) < share:
-                given[member_id].add(place)
-                readers[place] += 1
-    _spread(given, readers, subscriptions)
-    return {member_id: _by_topic(places) for member_id, places in given.items()}
+        for partition_id in sorted(retained, key=lambda assigned: (assigned[0].bytes, assigned[1])):
+            wanted = partition_id in readers and partition_id[0] in subscriptions[member_id]
+            if wanted and readers[partition_id] < crowd and len(target[member_id]) < share:
+                target[member_id].add(partition_id)
+                readers[partition_id] += 1
+    _spread(target, readers, subscriptions)
+    return {member_id: _by_topic(assigned) for member_id, assigned in target.items()}
 
 
 def _spread(
-    given: dict[str, set[_Place]], readers: dict[_Place, int], subscriptions: Mapping[str, frozenset[UUID]]
+    target: dict[str, set[_TopicIdPartition]],
+    readers: dict[_TopicIdPartition, int],
+    subscriptions: Mapping[str, frozenset[UUID]],
 ) -> None:
     """Gives every partition a reader if anyone wants it; then every member a partition if it wants any."""
-    loads = {member_id: len(places) for member_id, places in given.items()}
+    loads = {member_id: len(assigned) for member_id, assigned in target.items()}
     subscribers = _subscribers(subscriptions, loads)
-    for place, count in readers.items():
-        if count == 0 and place[0] in subscribers:
-            member_id = subscribers[place[0]].find()
-            given[member_id].add(place)
+    for partition_id, count in readers.items():
+        if count == 0 and partition_id[0] in subscribers:
+            member_id = subscribers[partition_id[0]].find()
+            target[member_id].add(partition_id)
             loads[member_id] += 1
-            readers[place] = 1
-    open_to: dict[frozenset[UUID], LeastLoaded[_Place] | None] = {}
-    for member_id in sorted(given):
-        if given[member_id]:
+            readers[partition_id] = 1
+    open_to: dict[frozenset[UUID], LeastLoaded[_TopicIdPartition] | None] = {}
+    for member_id in sorted(target):
+        if target[member_id]:
             continue
         topics = subscriptions[member_id]
         if topics not in open_to:
-            places = [place for place in readers if place[0] in topics]
-            open_to[topics] = LeastLoaded(places, readers) if places else None
+            readable = [partition_id for partition_id in readers if partition_id[0] in topics]
+            open_to[topics] = LeastLoaded(readable, readers) if readable else None
         least_read = open_to[topics]
         if least_read is not None:
-            place = least_read.find()
-            given[member_id].add(place)
-            readers[place] += 1
+            partition_id = least_read.find()
+            target[member_id].add(partition_id)
+            readers[partition_id] += 1
 
 
 def _subscribers(
@@ -94,8 +96,8 @@ def _subscribers(
     return by_id
 
 
-def _by_topic(places: set[_Place]) -> Assignment:
+def _by_topic(assigned: set[_TopicIdPartition]) -> Assignment:
     by_id: dict[UUID, set[int]] = {}
-    for topic_id, partition in places:
+    for topic_id, partition in assigned:
         by_id.setdefault(topic_id, set()).add(partition)
     return {topic_id: frozenset(partitions) for topic_id, partitions in by_id.items()}

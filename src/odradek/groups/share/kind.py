@@ -204,11 +204,11 @@ class ShareGroups:
         group = self.group(machine, group_id)
         group.check_delete()
         draft, step = draft_of(group), GroupStep(now)
-        kept = {
+        remaining = {
             topic_id: topic for topic_id, topic in group.state_topics.items() if topic_id not in topic_ids
         }
-        if kept != group.state_topics:
-            write_state_topics(draft, kept)
+        if remaining != group.state_topics:
+            write_state_topics(draft, remaining)
         self._finish(machine, draft, step)
         return step.outcome(None)
 

@@ -181,14 +181,14 @@ class SharePartition:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"offset {ranges[-1].last_offset} was never given to anyone"
             )
-        said = [pair for span in ranges for pair in _each(span, self.start_offset)]
-        for offset, _ in said:
+        acknowledged = [pair for span in ranges for pair in _each(span, self.start_offset)]
+        for offset, _ in acknowledged:
             if not self._has(member_id, offset, now_ms):
                 raise KafkaError(
                     ErrorCode.INVALID_RECORD_STATE,
                     f"offset {offset} is not acquired by member {member_id!r}, or no longer",
                 )
-        changed = [offset for offset, kind in said if self._settle(offset, kind, now_ms)]
+        changed = [offset for offset, kind in acknowledged if self._settle(offset, kind, now_ms)]
         return self._changes(changed)
 
     def release(self, member_id: str) -> list[StateBatch]:
@@ -245,13 +245,13 @@ class SharePartition:
 
     def snapshot(self) -> list[StateBatch]:
         """Returns the state for the coordinator, beside `start_offset`: acquired records are available ones again."""
-        kept = []
+        released = []
         for offset, record in enumerate(self._window, start=self.start_offset):
             if record.state in _OPEN:
-                kept.append((offset, RecordState.AVAILABLE, record.delivery_count - 1))
+                released.append((offset, RecordState.AVAILABLE, record.delivery_count - 1))
             elif record.is_settled or record.delivery_count:
-                kept.append((offset, record.state, record.delivery_count))
-        return [*_merged(kept), *self._ahead]
+                released.append((offset, record.state, record.delivery_count))
+        return [*_merged(released), *self._ahead]
 
     # -- one offset
 

@@ -15,7 +15,7 @@ from uuid import UUID
 from odradek.groups.shard.formats import read, version_of, versioned
 from odradek.groups.share import state_formats as formats
 from odradek.groups.share.partition import RECORD_LOCKS_MAX, RecordState, StateBatch
-from odradek.groups.share.state_formats import SharePlace, read_key
+from odradek.groups.share.state_formats import SharePartitionKey, read_key
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol import MalformedMessage, UnknownVersion
 from odradek.shards import Moment, NewRecord, Outcome, StoredRecord, Ticket
@@ -79,17 +79,19 @@ class ShareStates:
 
     def __init__(self, settings: Callable[[], StateSettings]) -> None:
         self._settings = settings
-        self._states: dict[SharePlace, ShareState] = {}
+        self._states: dict[SharePartitionKey, ShareState] = {}
         self._tick_ms: int | None = None
 
     # -- operations
 
-    def find(self, now: Moment, *, place: SharePlace) -> Outcome[ShareState | None]:
-        return Outcome(self._states.get(place))
+    def find(self, now: Moment, *, partition_key: SharePartitionKey) -> Outcome[ShareState | None]:
+        return Outcome(self._states.get(partition_key))
 
-    def read(self, now: Moment, *, place: SharePlace, leader_epoch: int) -> Outcome[ShareState | None]:
+    def read(
+        self, now: Moment, *, partition_key: SharePartitionKey, leader_epoch: int
+    ) -> Outcome[ShareState | None]:
         """Returns the state to the partition's leader. From now on earlier leaders may not write: FENCED_LEADER_EPOCH."""
-        state = self._states.get(place)
+        state = self._states.get(partition_key)
         if state is None:
             return Outcome(None)
         _check_leader(state, leader_epoch)
@@ -97,22 +99,23 @@ class ShareStates:
             return Outcome(state)
         change = StateChange(state.state_epoch, leader_epoch, state.start_offset, ())
         return Outcome(
-            replace(state, leader_epoch=leader_epoch), records=[self._recorded(place, state, change, now)]
+            replace(state, leader_epoch=leader_epoch),
+            records=[self._recorded(partition_key, state, change, now)],
         )
 
     def initialize(
-        self, now: Moment, *, place: SharePlace, state_epoch: int, start_offset: int
+        self, now: Moment, *, partition_key: SharePartitionKey, state_epoch: int, start_offset: int
     ) -> Outcome[None]:
         """Begins at an offset, whatever was there before. Raises FENCED_STATE_EPOCH unless the epoch is newer than the one
         that is there; the same word again does no harm. INVALID_REQUEST for an offset that no partition has."""
         _check_start(start_offset)
-        before = self._states.get(place)
+        before = self._states.get(partition_key)
         if before is not None and state_epoch <= before.state_epoch:
             is_same = state_epoch == before.state_epoch
             if is_same and start_offset == before.start_offset and not before.batches:
                 return Outcome(None)
             if not is_same or before.start_offset != UNKNOWN_OFFSET:
-                raise _fenced(place, state_epoch)
+                raise _fenced(partition_key, state_epoch)
         state = ShareState(
             state_epoch=state_epoch,
             leader_epoch=0 if before is None else before.leader_epoch,
@@ -120,29 +123,31 @@ class ShareStates:
             snapshot_epoch=0 if before is None else before.snapshot_epoch + 1,
             created_ms=now.wall_ms if before is None else before.created_ms,
         )
-        return Outcome(None, records=[_snapshot(place, state, now)])
+        return Outcome(None, records=[_snapshot(partition_key, state, now)])
 
-    def write(self, now: Moment, *, place: SharePlace, change: StateChange) -> Outcome[None]:
+    def write(self, now: Moment, *, partition_key: SharePartitionKey, change: StateChange) -> Outcome[None]:
         """Raises FENCED_STATE_EPOCH when the state was set again, or deleted, since the writer read it; FENCED_LEADER_EPOCH;
         INVALID_REQUEST for batches that cannot be.
 
         A window moves on only: what would move it back was overtaken on its way, and its writer must read again.
         """
         _check_batches(change)
-        before = self._states.get(place)
+        before = self._states.get(partition_key)
         if (
             before is None
             or before.state_epoch != change.state_epoch
             or UNKNOWN_OFFSET < change.start_offset < before.start_offset
         ):
-            raise _fenced(place, change.state_epoch)
+            raise _fenced(partition_key, change.state_epoch)
         _check_leader(before, change.leader_epoch)
-        return Outcome(None, records=[self._recorded(place, before, change, now)])
+        return Outcome(None, records=[self._recorded(partition_key, before, change, now)])
 
-    def _recorded(self, place: SharePlace, before: ShareState, change: StateChange, now: Moment) -> NewRecord:
+    def _recorded(
+        self, partition_key: SharePartitionKey, before: ShareState, change: StateChange, now: Moment
+    ) -> NewRecord:
         after = _changed(before, change)
         if before.update_count + 1 >= self._settings().updates_per_snapshot:
-            return _snapshot(place, replace(after, snapshot_epoch=before.snapshot_epoch + 1), now)
+            return _snapshot(partition_key, replace(after, snapshot_epoch=before.snapshot_epoch + 1), now)
         value = formats.ShareUpdateValue(
             snapshot_epoch=before.snapshot_epoch,
             leader_epoch=change.leader_epoch,
@@ -150,21 +155,28 @@ class ShareStates:
             delivery_complete_count=after.complete_count,
             state_batches=formats.listed(change.batches),
         )
-        return NewRecord(place.update_key(), versioned(value, 0))
+        return NewRecord(partition_key.update_key(), versioned(value, 0))
 
-    def delete(self, now: Moment, *, place: SharePlace) -> Outcome[None]:
-        if place not in self._states:
+    def delete(self, now: Moment, *, partition_key: SharePartitionKey) -> Outcome[None]:
+        if partition_key not in self._states:
             return Outcome(None)
         return Outcome(
-            None, records=[NewRecord(place.snapshot_key(), None), NewRecord(place.update_key(), None)]
+            None,
+            records=[
+                NewRecord(partition_key.snapshot_key(), None),
+                NewRecord(partition_key.update_key(), None),
+            ],
         )
 
     def delete_topics(self, now: Moment, *, topic_ids: frozenset[UUID]) -> Outcome[bool]:
         """Deletes a part of the state of these topics; returns whether that is all."""
-        doomed = [place for place in self._states if place.topic_id in topic_ids]
+        doomed = [partition_key for partition_key in self._states if partition_key.topic_id in topic_ids]
         records: list[NewRecord] = []
-        for place in doomed[:_DELETIONS_A_STEP]:
-            records += [NewRecord(place.snapshot_key(), None), NewRecord(place.update_key(), None)]
+        for partition_key in doomed[:_DELETIONS_A_STEP]:
+            records += [
+                NewRecord(partition_key.snapshot_key(), None),
+                NewRecord(partition_key.update_key(), None),
+            ]
         return Outcome(len(doomed) <= _DELETIONS_A_STEP, records=records)
 
     def needed_from(self, now: Moment) -> Outcome[int | None]:
@@ -175,20 +187,20 @@ class ShareStates:
 
     def replay(self, record: StoredRecord) -> None:
         try:
-            place = read_key(record.key)
+            partition_key = read_key(record.key)
             if record.value is None:
-                self._states.pop(place, None)
+                self._states.pop(partition_key, None)
             elif version_of(record.key) == formats.SNAPSHOT:
-                self._replay_snapshot(place, record, read(formats.ShareSnapshotValue, record.value))
+                self._replay_snapshot(partition_key, record, read(formats.ShareSnapshotValue, record.value))
             else:
-                self._replay_update(place, record, read(formats.ShareUpdateValue, record.value))
+                self._replay_update(partition_key, record, read(formats.ShareUpdateValue, record.value))
         except (MalformedMessage, UnknownVersion) as error:
             _log.warning("record_unreadable", offset=record.offset, reason=str(error))
 
     def _replay_snapshot(
-        self, place: SharePlace, record: StoredRecord, value: formats.ShareSnapshotValue
+        self, partition_key: SharePartitionKey, record: StoredRecord, value: formats.ShareSnapshotValue
     ) -> None:
-        self._states[place] = ShareState(
+        self._states[partition_key] = ShareState(
             state_epoch=value.state_epoch,
             leader_epoch=value.leader_epoch,
             start_offset=value.start_offset,
@@ -201,16 +213,16 @@ class ShareStates:
         )
 
     def _replay_update(
-        self, place: SharePlace, record: StoredRecord, value: formats.ShareUpdateValue
+        self, partition_key: SharePartitionKey, record: StoredRecord, value: formats.ShareUpdateValue
     ) -> None:
-        before = self._states.get(place)
+        before = self._states.get(partition_key)
         if before is None or before.snapshot_epoch != value.snapshot_epoch:
             return  # of a snapshot that was deleted, or that another followed
         change = StateChange(
             before.state_epoch, value.leader_epoch, value.start_offset, formats.unlisted(value.state_batches)
         )
         after = _changed(before, change)
-        self._states[place] = replace(after, update_count=before.update_count + 1)
+        self._states[partition_key] = replace(after, update_count=before.update_count + 1)
 
     def replay_marker(self, producer_id: int, producer_epoch: int, *, is_commit: bool) -> None:
         """Does nothing: there are no transactions here."""
@@ -225,7 +237,9 @@ class ShareStates:
         """Writes old states once more, so that the beginning of the log can be deleted."""
         interval_ms = self._settings().cold_interval_ms
         cold = [
-            place for place, state in self._states.items() if now.wall_ms - state.written_ms >= interval_ms
+            partition_key
+            for partition_key, state in self._states.items()
+            if now.wall_ms - state.written_ms >= interval_ms
         ]
         records: list[NewRecord] = []
         left_bytes = _SNAPSHOT_BYTES_A_TICK
@@ -239,16 +253,16 @@ class ShareStates:
     def resigned(self) -> Sequence[Ticket[Any]]:
         return ()
 
-    def _again(self, place: SharePlace, now: Moment) -> NewRecord:
-        state = self._states[place]
-        return _snapshot(place, replace(state, snapshot_epoch=state.snapshot_epoch + 1), now)
+    def _again(self, partition_key: SharePartitionKey, now: Moment) -> NewRecord:
+        state = self._states[partition_key]
+        return _snapshot(partition_key, replace(state, snapshot_epoch=state.snapshot_epoch + 1), now)
 
 
-def _fenced(place: SharePlace, state_epoch: int) -> KafkaError:
+def _fenced(partition_key: SharePartitionKey, state_epoch: int) -> KafkaError:
     return KafkaError(
         ErrorCode.FENCED_STATE_EPOCH,
-        f"the state of group {place.group_id!r} in partition {place.partition} of topic {place.topic_id} "
-        f"was set again since epoch {state_epoch}",
+        f"the state of group {partition_key.group_id!r} in partition {partition_key.partition} of topic"
+        f" {partition_key.topic_id} was set again since epoch {state_epoch}",
     )
 
 
@@ -284,7 +298,7 @@ def _check_leader(state: ShareState, leader_epoch: int) -> None:
         )
 
 
-def _snapshot(place: SharePlace, state: ShareState, now: Moment) -> NewRecord:
+def _snapshot(partition_key: SharePartitionKey, state: ShareState, now: Moment) -> NewRecord:
     value = formats.ShareSnapshotValue(
         snapshot_epoch=state.snapshot_epoch,
         state_epoch=state.state_epoch,
@@ -295,7 +309,7 @@ def _snapshot(place: SharePlace, state: ShareState, now: Moment) -> NewRecord:
         write_timestamp=now.wall_ms,
         state_batches=formats.listed(state.batches),
     )
-    return NewRecord(place.snapshot_key(), versioned(value, 0))
+    return NewRecord(partition_key.snapshot_key(), versioned(value, 0))
 
 
 def _changed(before: ShareState, change: StateChange) -> ShareState:
@@ -339,13 +353,17 @@ def combined(
             following += 1
         if first <= batch.last_offset:
             pieces.append(batch._replace(first_offset=first))
-    kept: list[StateBatch] = []
+    coalesced: list[StateBatch] = []
     for piece in sorted(pieces):
         if piece.last_offset < start_offset:
             continue
         state_batch = piece._replace(first_offset=max(piece.first_offset, start_offset))
-        if kept and kept[-1][2:] == state_batch[2:] and kept[-1].last_offset + 1 == state_batch.first_offset:
-            kept[-1] = kept[-1]._replace(last_offset=state_batch.last_offset)
+        if (
+            coalesced
+            and coalesced[-1][2:] == state_batch[2:]
+            and coalesced[-1].last_offset + 1 == state_batch.first_offset
+        ):
+            coalesced[-1] = coalesced[-1]._replace(last_offset=state_batch.last_offset)
         else:
-            kept.append(state_batch)
-    return tuple(kept)
+            coalesced.append(state_batch)
+    return tuple(coalesced)

@@ -57,7 +57,7 @@ class ShareUpdateValue(Message, versions="0", flexible="0+"):
     state_batches: list[Batch] = array(Batch, "0+")
 
 
-class SharePlace(NamedTuple):
+class SharePartitionKey(NamedTuple):
     """One partition, for one share group."""
 
     group_id: str
@@ -73,7 +73,7 @@ class SharePlace(NamedTuple):
         return versioned(key, UPDATE)
 
 
-def read_key(key: bytes) -> SharePlace:
+def read_key(key: bytes) -> SharePartitionKey:
     """Raises MalformedMessage."""
     kind = version_of(key)
     if kind not in (SNAPSHOT, UPDATE):
@@ -81,7 +81,7 @@ def read_key(key: bytes) -> SharePlace:
     read_as: ShareSnapshotKey | ShareUpdateKey = (
         read(ShareSnapshotKey, key) if kind == SNAPSHOT else read(ShareUpdateKey, key)
     )
-    return SharePlace(read_as.group_id, read_as.topic_id, read_as.partition)
+    return SharePartitionKey(read_as.group_id, read_as.topic_id, read_as.partition)
 
 
 def listed(batches: Iterable[StateBatch]) -> list[Batch]:

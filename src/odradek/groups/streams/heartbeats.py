@@ -109,7 +109,7 @@ def profile_of(
     """Returns the member's metadata after a heartbeat: fields that it omits have not changed, but for the endpoint of a member
     that joins."""
     endpoint = request.user_endpoint
-    said = None if endpoint is None else (endpoint.host, endpoint.port)
+    advertised = None if endpoint is None else (endpoint.host, endpoint.port)
     timeout_ms, tags = request.rebalance_timeout_ms, request.client_tags
     is_joining = request.member_epoch == JOIN_EPOCH
     return StreamsMemberMetadata(
@@ -120,7 +120,7 @@ def profile_of(
         rebalance_timeout_ms=before.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
         topology_epoch=before.topology_epoch if request.topology is None else request.topology.epoch,
         process_id=before.process_id if request.process_id is None else request.process_id,
-        endpoint=said if said is not None or is_joining else before.endpoint,
+        endpoint=advertised if advertised is not None or is_joining else before.endpoint,
         tags=before.tags if tags is None else {tag.key: tag.value for tag in tags},
     )
 
@@ -157,9 +157,9 @@ def owned_of(
     that neither the topology has nor the member: its topics may have been made again with fewer partitions."""
     if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
         return None
-    held = grouped(task for role in TaskRole for task in member.current.held(role))
+    owned = grouped(task for role in TaskRole for task in member.current.held(role))
     for entries in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
-        _check_tasks(entries, configured, held)
+        _check_tasks(entries, configured, owned)
     return TaskAssignment(
         active=task_map(request.active_tasks),
         standby=task_map(request.standby_tasks),
@@ -167,15 +167,15 @@ def owned_of(
     )
 
 
-def _check_tasks(entries: list[TaskIds], configured: ConfiguredTopology, held: TaskMap) -> None:
+def _check_tasks(entries: list[TaskIds], configured: ConfiguredTopology, owned: TaskMap) -> None:
     """Counts first: a hostile list may be long, but the topology bounds an honest one."""
-    most = len(configured.tasks.keys() | held.keys())
+    most = len(configured.tasks.keys() | owned.keys())
     if len(entries) > most:
         raise invalid_request(
             f"The tasks of {len(entries)} subtopologies were sent; the member can have those of {most}."
         )
     for entry in entries:
-        subtopology, own = configured.tasks.get(entry.subtopology_id), held.get(entry.subtopology_id)
+        subtopology, own = configured.tasks.get(entry.subtopology_id), owned.get(entry.subtopology_id)
         if subtopology is None and own is None:
             raise invalid_request(f"Subtopology {entry.subtopology_id} does not exist in the topology.")
         count, own = 0 if subtopology is None else subtopology.task_count, own or frozenset()

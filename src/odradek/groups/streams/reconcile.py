@@ -61,8 +61,8 @@ def _next(
     current: StreamsCurrentAssignment, goal: StreamsGoal, owned: TaskAssignment | None
 ) -> StreamsCurrentAssignment:
     has, target = current.assigned, goal.target
-    kept = {role: common(has.of(role), target.of(role)) for role in TaskRole}
-    revoking = TaskAssignment(**{role.value: without(has.of(role), kept[role]) for role in TaskRole})
+    retained = {role: common(has.of(role), target.of(role)) for role in TaskRole}
+    revoking = TaskAssignment(**{role.value: without(has.of(role), retained[role]) for role in TaskRole})
     if revoking and (owned is None or overlap(owned, revoking)):
         epoch = current.epoch
         if current.state is StreamsMemberState.UNREVOKED_TASKS:
@@ -71,9 +71,9 @@ def _next(
             current,
             epoch,
             state=StreamsMemberState.UNREVOKED_TASKS,
-            active=_epochs_of(kept[TaskRole.ACTIVE], current.active),
-            standby=kept[TaskRole.STANDBY],
-            warmup=kept[TaskRole.WARMUP],
+            active=_epochs_of(retained[TaskRole.ACTIVE], current.active),
+            standby=retained[TaskRole.STANDBY],
+            warmup=retained[TaskRole.WARMUP],
             revoking=revoking,
             revoking_epochs=_epochs_of(revoking.active, current.active),
         )
@@ -81,7 +81,7 @@ def _next(
     for role in TaskRole:
         wanted = [
             TaskId(subtopology, partition)
-            for subtopology, partitions in without(target.of(role), kept[role]).items()
+            for subtopology, partitions in without(target.of(role), retained[role]).items()
             for partition in partitions
         ]
         free = [task for task in wanted if goal.is_free(task, role)]
@@ -89,7 +89,7 @@ def _next(
         added[role] = grouped(free)
     active = {
         subtopology: dict(epochs)
-        for subtopology, epochs in _epochs_of(kept[TaskRole.ACTIVE], current.active).items()
+        for subtopology, epochs in _epochs_of(retained[TaskRole.ACTIVE], current.active).items()
     }
     for subtopology, partitions in added[TaskRole.ACTIVE].items():
         active.setdefault(subtopology, {}).update(dict.fromkeys(partitions, goal.target_epoch))
@@ -98,8 +98,8 @@ def _next(
         goal.target_epoch,
         state=StreamsMemberState.UNRELEASED_TASKS if waits else StreamsMemberState.STABLE,
         active=active,
-        standby=joined(kept[TaskRole.STANDBY], added[TaskRole.STANDBY]),
-        warmup=joined(kept[TaskRole.WARMUP], added[TaskRole.WARMUP]),
+        standby=joined(retained[TaskRole.STANDBY], added[TaskRole.STANDBY]),
+        warmup=joined(retained[TaskRole.WARMUP], added[TaskRole.WARMUP]),
         revoking=NOTHING,
         revoking_epochs={},
     )

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.asymmetric.types import (
+        CertificateIssuerPublicKeyTypes,
+        PrivateKeyTypes,
+    )
     from cryptography.x509 import oid
 else:
     x509 = lazy("cryptography.x509")
@@ -151,8 +155,13 @@ def _absent() -> ConfigError:
 
 
 def _builder(
-    subject: Any, issuer: Any, public_key: Any, now: datetime.datetime, days: float, starts_days_ago: float
-) -> Any:
+    subject: x509.Name,
+    issuer: x509.Name,
+    public_key: CertificateIssuerPublicKeyTypes,
+    now: datetime.datetime,
+    days: float,
+    starts_days_ago: float,
+) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -164,7 +173,7 @@ def _builder(
     )
 
 
-def _usage(*, signs_certificates: bool) -> Any:
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=not signs_certificates,
         key_cert_sign=signs_certificates,
@@ -178,7 +187,7 @@ def _usage(*, signs_certificates: bool) -> Any:
     )
 
 
-def _name(name: str) -> Any:
+def _name(name: str) -> x509.Name:
     """Parses `CN=alice,OU=people`, the last first as in RFC 2253; a plain name is the common name."""
     known = {
         "CN": oid.NameOID.COMMON_NAME,
@@ -198,14 +207,14 @@ def _name(name: str) -> Any:
     return x509.Name(attributes)
 
 
-def _host(host: str) -> Any:
+def _host(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
 
 
-def _issued(key: Any, certificate: Any) -> IssuedCertificate:
+def _issued(key: PrivateKeyTypes, certificate: x509.Certificate) -> IssuedCertificate:
     return IssuedCertificate(
         key=key.private_bytes(
             serialization.Encoding.PEM,

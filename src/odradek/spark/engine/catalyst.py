@@ -77,22 +77,22 @@ def cannot_raise(columns: Sequence[Column], rows: DataFrame) -> bool:
     if not columns:
         return True
     selected: Any = rows.select(*columns)
-    java: Any = rows
+    frame: Any = rows
     plan = selected._jdf.queryExecution().analyzed()
     if plan.getClass().getSimpleName() != "Project":
         return False
-    if not plan.child().fastEquals(java._jdf.queryExecution().analyzed()):
+    if not plan.child().fastEquals(frame._jdf.queryExecution().analyzed()):
         return False
     return all(_is_harmless(expression) for expression in _elements(plan.expressions()))
 
 
-def _elements(sequence: Any) -> Iterator[Any]:
+def _elements(sequence: JavaObject) -> Iterator[JavaObject]:
     """Yields the elements of a sequence of Scala's."""
     for index in range(sequence.size()):
         yield sequence.apply(index)
 
 
-def _is_harmless(expression: Any) -> bool:
+def _is_harmless(expression: JavaObject) -> bool:
     package, _, name = expression.getClass().getName().rpartition(".")
     if package != _EXPRESSIONS:
         return False
@@ -174,15 +174,15 @@ def simplified(rows: DataFrame) -> DataFrame:
     """
     catalyst = jvm_of(rows.sparkSession).org.apache.spark.sql
     rules = [getattr(catalyst.catalyst.optimizer, name) for name in _RULES]
-    java: Any = rows
-    plan = java._jdf.queryExecution().analyzed()
+    frame: Any = rows
+    plan = frame._jdf.queryExecution().analyzed()
     for _ in range(_PASSES_MAX):
         before = plan
         for rule in rules:
             plan = rule.apply(plan)
         if plan.fastEquals(before):
             break
-    session = java._jdf.sparkSession()
+    session = frame._jdf.sparkSession()
     return DataFrame(catalyst.classic.Dataset.ofRows(session, plan), rows.sparkSession)
 
 

@@ -13,12 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
     from py4j import protocol as py4j_protocol
+    from py4j.java_gateway import JVMView
 else:
     py4j_protocol = lazy("py4j.protocol")
 
@@ -40,7 +41,7 @@ class JavaSource:
         return resources.files(self.anchor).joinpath(self.file).read_text("utf-8")
 
 
-def define(jvm: Any, source: JavaSource, cache: Path | None) -> None:
+def define(jvm: JVMView, source: JavaSource, cache: Path | None) -> None:
     """Defines the classes in a JVM, unless an earlier session did.
 
     `cache`: a directory that may be there, for what was compiled; None: compile. Py4JError where Java refuses, OSError where
@@ -56,7 +57,7 @@ def define(jvm: Any, source: JavaSource, cache: Path | None) -> None:
         lookup.defineClass(compiled[name])
 
 
-def _has_class(jvm: Any, name: str) -> bool:
+def _has_class(jvm: JVMView, name: str) -> bool:
     try:
         jvm.java.lang.Class.forName(name)
     except py4j_protocol.Py4JJavaError:  # ClassNotFoundException
@@ -64,7 +65,7 @@ def _has_class(jvm: Any, name: str) -> bool:
     return True
 
 
-def _compiled(jvm: Any, source: JavaSource, cache: Path | None) -> Mapping[str, bytes]:
+def _compiled(jvm: JVMView, source: JavaSource, cache: Path | None) -> Mapping[str, bytes]:
     text = source.text
     directory = None if cache is None else cache / hashlib.sha256(text.encode()).hexdigest()[:16]
     if directory is not None and directory.is_dir():

@@ -26,6 +26,7 @@ from odradek.spark.engine.unpacked_pyspark import PATIENT_WITH_WORKERS, unpacked
 
 if TYPE_CHECKING:
     import pyspark
+    from py4j.java_gateway import JavaGateway, JVMView
     from pyspark import java_gateway
 
     from odradek.spark.engine import jvm_names
@@ -61,9 +62,9 @@ _CHUNK_BYTES: Final = 1 << 16
 _STANDARD_ERROR: Final = 2
 _SUBMIT: Final = "PYSPARK_SUBMIT_ARGS"
 _PROPERTIES: Final = "--properties-file"
-_of_sessions: Final[WeakKeyDictionary[Any, Mapping[str, str]]] = WeakKeyDictionary()
+_of_sessions: Final[WeakKeyDictionary[JavaGateway, Mapping[str, str]]] = WeakKeyDictionary()
 """Settings for sessions, by the gateway of a JVM that was started here."""
-_class_directories: Final[WeakKeyDictionary[Any, Path | None]] = WeakKeyDictionary()
+_class_directories: Final[WeakKeyDictionary[JavaGateway, Path | None]] = WeakKeyDictionary()
 """The directories for compiled classes, by the gateway of a JVM that was started here."""
 
 
@@ -105,12 +106,12 @@ def start_jvm(
         return _of_sessions.get(gateway, {})
 
 
-def class_directory(gateway: Any) -> Path | None:
+def class_directory(gateway: JavaGateway) -> Path | None:
     """Returns the directory for classes that a JVM has compiled; None: it has none."""
     return _class_directories.get(gateway)
 
 
-def running_jvm() -> Any:
+def running_jvm() -> JVMView | None:
     """Returns what PySpark calls Java of this process through; None before `start_jvm`."""
     return pyspark.SparkContext._jvm
 

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.model.lazy import lazy
 from odradek.spark.engine.jvm import BRIEF, JAVA_OPTIONS, start_jvm
@@ -21,7 +21,7 @@ from odradek.spark.engine.unpacked_pyspark import PATIENT_WITH_WORKERS
 if TYPE_CHECKING:
     import pyspark.sql as sql
     from py4j import protocol as py4j_protocol
-    from py4j.java_gateway import JavaGateway, JavaObject
+    from py4j.java_gateway import JavaGateway, JavaObject, JVMView
     from pyspark.sql.streaming.query import StreamingQuery
 else:
     sql = lazy("pyspark.sql")
@@ -141,7 +141,7 @@ def set_log_levels(spark: sql.SparkSession, levels: Mapping[str, str]) -> None:
 # -- its JVM
 
 
-def jvm_of(spark: sql.SparkSession) -> Any:
+def jvm_of(spark: sql.SparkSession) -> JVMView:
     """Returns what PySpark calls Java through. A session of Spark Connect has none."""
     return spark.sparkContext._jvm
 
@@ -153,12 +153,12 @@ def jvm_process(spark: sql.SparkSession) -> subprocess.Popen[bytes]:
     return process
 
 
-def java_session(spark: sql.SparkSession) -> Any:
+def java_session(spark: sql.SparkSession) -> JavaObject:
     """Returns the session of Java that is inside."""
     return spark._jsparkSession
 
 
-def java_array(spark: sql.SparkSession, length: int) -> Any:
+def java_array(spark: sql.SparkSession, length: int) -> JavaObject:
     """Returns a new `Object[length]`."""
     gateway: JavaGateway = spark.sparkContext._gateway
     return gateway.new_array(gateway.jvm.java.lang.Object, length)
@@ -180,7 +180,7 @@ class SessionQueries:
     """The running queries of one session, asked without an object of PySpark for each."""
 
     def __init__(self, spark: sql.SparkSession) -> None:
-        session: Any = spark._jsparkSession
+        session: JavaObject = spark._jsparkSession
         self._manager: Final = session.streams()
 
     @property

@@ -33,11 +33,11 @@ from odradek.spark.source import BatchReader
 from odradek.spark.tables import comment_of as options_comment
 from odradek.spark.tables import stored_options
 from odradek.sql.metastore.catalog import Source
-from odradek.sql.queries.expressions import Row
 from odradek.sql.queries.source_rows import SourceRows
 from odradek.telemetry import events
 from odradek.values.arrow_types import SPARK, arrow_type
 from odradek.values.formats.row_codec import UnreadableRecord
+from odradek.values.rows import Row
 from odradek.values.types import SqlType
 
 if TYPE_CHECKING:

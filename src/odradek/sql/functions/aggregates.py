@@ -17,7 +17,7 @@ from odradek.values.errors import SqlError
 from odradek.values.types import INTEGER, SqlType, array_of, struct_of_fields
 
 _LIMIT: Final = 2**31 - 1
-Maker = Callable[[SqlType, list[Any]], ValueFold]
+Maker = Callable[[SqlType, list[Any]], ValueFold[Any]]
 """Makes the fold, from the type of the result and the constants."""
 
 
@@ -27,7 +27,7 @@ class SqlAggregate:
 
     name: str
     returns: SqlType
-    _fold: ValueFold = field(repr=False)
+    _fold: ValueFold[Any] = field(repr=False)
     _values: int = field(repr=False)
     _takes_back: bool = field(repr=False)
 
@@ -182,7 +182,7 @@ def aggregate(
 
 def _by_offset(name: str, description: str, *, latest: bool) -> AggregateDefinition:
     def maker(has_count: bool) -> Maker:
-        def make(_returns: SqlType, constants: list[Any]) -> ValueFold:
+        def make(_returns: SqlType, constants: list[Any]) -> ValueFold[Any]:
             count = constants[0] if has_count else None
             rest = constants[1:] if has_count else constants
             return folds.by_offset(latest=latest, count=count, ignores_nulls=rest[0] if rest else True)

@@ -10,19 +10,22 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from odradek.values.exact_numbers import WIDE
+from odradek.values.rows import SqlValue
 from odradek.values.types import SqlType
 
 HISTOGRAM_SIZE_MAX: Final = 1000
 _NAN: Final = object()
 _NEGATIVE_ZERO: Final = object()
 _BITS: Final = {"INTEGER": 32, "BIGINT": 64}
+S = TypeVar("S")
+Values = list[SqlValue]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ValueFold:
+class ValueFold(Generic[S]):
     """How an aggregate adds values up.
 
     `add` and `undo` give the new state, of plain values; it never changes in place. `merge`: the earlier session first.
@@ -30,25 +33,25 @@ class ValueFold:
     `add_column`: as `add` for each value of a list in turn, faster: it copies the state once.
     """
 
-    start: Callable[[], Any]
-    add: Callable[..., Any]
-    merge: Callable[[Any, Any], Any]
-    result: Callable[[Any], Any]
-    undo: Callable[..., Any] | None = None
-    add_column: Callable[[Any, list[Any]], Any] | None = None
+    start: Callable[[], S]
+    add: Callable[..., S]
+    merge: Callable[[S, S], S]
+    result: Callable[[S], SqlValue]
+    undo: Callable[..., S] | None = None
+    add_column: Callable[[S, list[SqlValue]], S] | None = None
 
 
-def _plain(value: object) -> Any:
+def _plain(value: SqlValue) -> SqlValue:
     """Returns a value with an order and an equality: bytes rather than bytearray."""
     return bytes(value) if isinstance(value, bytearray) else value
 
 
-def _order(value: object) -> Any:
+def _order(value: SqlValue) -> Any:
     """Returns a key that sorts as Java compares: NaN is the largest DOUBLE, and -0.0 is below 0.0."""
-    value = _plain(value)
-    if isinstance(value, float):
-        return (1, 0.0, 0.0) if math.isnan(value) else (0, value, math.copysign(1.0, value))
-    return (0, value, 1.0) if type(value) is int else value
+    plain: object = _plain(value)
+    if isinstance(plain, float):
+        return (1, 0.0, 0.0) if math.isnan(plain) else (0, plain, math.copysign(1.0, plain))
+    return (0, plain, 1.0) if type(plain) is int else plain
 
 
 def _has_nan_or_zero(value: object) -> bool:
@@ -82,7 +85,7 @@ def _identity(value: object) -> object:
     return tuple(map(_identity, value)) if isinstance(value, (list, tuple)) else value
 
 
-def _index_of(values: list[Any], value: object) -> int | None:
+def _index_of(values: Values, value: SqlValue) -> int | None:
     """Returns the index of the first equal value."""
     if _has_nan_or_zero(value):
         return next((index for index, held in enumerate(values) if _equal(held, value)), None)
@@ -95,7 +98,7 @@ def _wrapped(number: int, kind: SqlType) -> int:
     return (number + size // 2) % size - size // 2
 
 
-def count() -> ValueFold:
+def count() -> ValueFold[int]:
     return ValueFold(
         start=int,
         add=lambda state, value=True: state + (value is not None),
@@ -105,7 +108,7 @@ def count() -> ValueFold:
     )
 
 
-def total(kind: SqlType, of_lists: bool = False) -> ValueFold:
+def total(kind: SqlType, of_lists: bool = False) -> ValueFold[Any]:
     """Returns SUM or SUM_LIST: 0 for no values."""
     zero: Any = {"DOUBLE": 0.0, "DECIMAL": Decimal(0).scaleb(-kind.scale)}.get(kind.kind, 0)
 
@@ -129,7 +132,7 @@ def total(kind: SqlType, of_lists: bool = False) -> ValueFold:
     )
 
 
-def average() -> ValueFold:
+def average() -> ValueFold[list[float]]:
     """Returns AVG: 0 for no values."""
     return ValueFold(
         start=lambda: [0, 0],
@@ -140,10 +143,10 @@ def average() -> ValueFold:
     )
 
 
-def extreme(*, largest: bool) -> ValueFold:
+def extreme(*, largest: bool) -> ValueFold[Values]:
     """Returns MIN or MAX: null for no values."""
 
-    def add(state: list[Any], value: object) -> list[Any]:
+    def add(state: Values, value: SqlValue) -> Values:
         value = _plain(value)
         if value is None:
             return state
@@ -161,16 +164,16 @@ def extreme(*, largest: bool) -> ValueFold:
     )
 
 
-def collected(limit: int) -> ValueFold:
+def collected(limit: int) -> ValueFold[Values]:
     """Returns COLLECT_LIST: with nulls. It takes back the first equal value."""
 
-    def add(state: list[Any], value: object) -> list[Any]:
+    def add(state: Values, value: SqlValue) -> Values:
         return state if len(state) >= limit else [*state, _plain(value)]
 
-    def add_column(state: list[Any], values: list[Any]) -> list[Any]:
+    def add_column(state: Values, values: Values) -> Values:
         return [*state, *map(_plain, values[: max(0, limit - len(state))])]
 
-    def remove(state: list[Any], value: object) -> list[Any]:
+    def remove(state: Values, value: SqlValue) -> Values:
         index = _index_of(state, _plain(value))
         return state if index is None else state[:index] + state[index + 1 :]
 
@@ -184,14 +187,14 @@ def collected(limit: int) -> ValueFold:
     )
 
 
-def collected_once(limit: int) -> ValueFold:
+def collected_once(limit: int) -> ValueFold[Values]:
     """Returns COLLECT_SET: each value once, also a null, in the order in which they came."""
 
-    def add(state: list[Any], value: object) -> list[Any]:
+    def add(state: Values, value: SqlValue) -> Values:
         value = _plain(value)
         return state if len(state) >= limit or _index_of(state, value) is not None else [*state, value]
 
-    def add_column(state: list[Any], values: list[Any]) -> list[Any]:
+    def add_column(state: Values, values: Values) -> Values:
         collected_values, seen = list(state), set(map(_identity, state))
         for value in map(_plain, values):
             identity = _identity(value)
@@ -203,10 +206,10 @@ def collected_once(limit: int) -> ValueFold:
     return ValueFold(start=list, add=add, result=list, merge=add_column, add_column=add_column)
 
 
-def distinct_count() -> ValueFold:
+def distinct_count() -> ValueFold[dict[str, int]]:
     """Returns an exact COUNT_DISTINCT: the state has every value once."""
 
-    def add(state: dict[Any, int], value: object) -> dict[Any, int]:
+    def add(state: dict[str, int], value: SqlValue) -> dict[str, int]:
         if value is not None and (key := repr(_plain(value))) not in state:
             state[key] = 1
         return state
@@ -214,26 +217,26 @@ def distinct_count() -> ValueFold:
     return ValueFold(start=dict, add=add, result=len, merge=lambda left, right: {**left, **right})
 
 
-def by_offset(*, latest: bool, count: int | None, ignores_nulls: bool) -> ValueFold:
+def by_offset(*, latest: bool, count: int | None, ignores_nulls: bool) -> ValueFold[Values]:
     """Returns EARLIEST_BY_OFFSET or LATEST_BY_OFFSET. `count`: the length of an array; None for one bare value."""
     most = count or 1
 
-    def limited(state: list[Any]) -> list[Any]:
+    def limited(state: Values) -> Values:
         return state[-most:] if latest else state[:most]
 
-    def add(state: list[Any], value: object) -> list[Any]:
+    def add(state: Values, value: SqlValue) -> Values:
         return state if value is None and ignores_nulls else limited([*state, value])
 
-    def result(state: list[Any]) -> Any:
+    def result(state: Values) -> SqlValue:
         return list(state) if count is not None else state[0] if state else None
 
     return ValueFold(start=list, add=add, result=result, merge=lambda left, right: limited(left + right))
 
 
-def histogram() -> ValueFold:
+def histogram() -> ValueFold[dict[str, int]]:
     """Returns HISTOGRAM: the count of each text, for the first thousand texts."""
 
-    def changed(state: dict[str, int], value: Any, by: int) -> dict[str, int]:
+    def changed(state: dict[str, int], value: str | None, by: int) -> dict[str, int]:
         if value is None or (value not in state and (by < 0 or len(state) >= HISTOGRAM_SIZE_MAX)):
             return state
         new = {**state, value: state.get(value, 0) + by}
@@ -253,16 +256,16 @@ def histogram() -> ValueFold:
     )
 
 
-def top(size: int, *, distinct: bool) -> ValueFold:
+def top(size: int, *, distinct: bool) -> ValueFold[Values]:
     """Returns TOPK or TOPKDISTINCT: the largest come first."""
 
-    def add(state: list[Any], value: object) -> list[Any]:
+    def add(state: Values, value: SqlValue) -> Values:
         value = _plain(value)
         if value is None or (distinct and _order(value) in map(_order, state)):
             return state
         return sorted([*state, value], key=_order, reverse=True)[:size]
 
-    def merge(left: list[Any], right: list[Any]) -> list[Any]:
+    def merge(left: Values, right: Values) -> Values:
         for value in right:
             left = add(left, value)
         return left
@@ -270,15 +273,15 @@ def top(size: int, *, distinct: bool) -> ValueFold:
     return ValueFold(start=list, add=add, result=list, merge=merge)
 
 
-def top_rows(size: int, names: tuple[str, ...]) -> ValueFold:
+def top_rows(size: int, names: tuple[str, ...]) -> ValueFold[list[Values]]:
     """Returns TOPK with more columns: structs, by the first column. Among equals, the earlier comes first."""
 
-    def add(state: list[Any], *values: object) -> list[Any]:
+    def add(state: list[Values], *values: SqlValue) -> list[Values]:
         if values[0] is None:
             return state
         return sorted([*state, list(values)], key=lambda row: _order(row[0]), reverse=True)[:size]
 
-    def merge(left: list[Any], right: list[Any]) -> list[Any]:
+    def merge(left: list[Values], right: list[Values]) -> list[Values]:
         for row in right:
             left = add(left, *row)
         return left
@@ -291,31 +294,31 @@ def top_rows(size: int, names: tuple[str, ...]) -> ValueFold:
     )
 
 
-def deviation() -> ValueFold:
+def deviation() -> ValueFold[list[float]]:
     """Returns the sample standard deviation; 0 of fewer than two values. The state is count, sum and the sum of squared
     distances (Youngs and Cramer, 1971).
     """
 
-    def step(n: int, total_before: float, value: float) -> float:
+    def step(n: float, total_before: float, value: float) -> float:
         """Returns what value number `n` adds to the squared distances, after n - 1 values with this sum."""
         apart = n * value - (total_before + value)
         return apart * apart / (n * (n - 1)) if n > 1 else 0.0  # a product is Infinity where a power raises
 
-    def add(state: list[Any], value: Any) -> list[Any]:
+    def add(state: list[float], value: float | None) -> list[float]:
         if value is None:
             return state
         n, before, squares = state
         value = float(value)
         return [n + 1, before + value, squares + step(n + 1, before, value)]
 
-    def remove(state: list[Any], value: Any) -> list[Any]:
+    def remove(state: list[float], value: float | None) -> list[float]:
         if value is None:
             return state
         n, after, squares = state
         value = float(value)
         return [n - 1, after - value, squares - step(n, after - value, value) if n > 2 else 0.0]
 
-    def merge(left: list[Any], right: list[Any]) -> list[Any]:
+    def merge(left: list[float], right: list[float]) -> list[float]:
         if not left[0] or not right[0]:
             return left if left[0] else right
         n = left[0] + right[0]
@@ -331,11 +334,11 @@ def deviation() -> ValueFold:
     )
 
 
-def correlation() -> ValueFold:
+def correlation() -> ValueFold[list[float]]:
     """Returns Pearson's coefficient of two columns; NaN where a column does not vary."""
 
-    def moved(sign: int) -> Callable[..., list[Any]]:
-        def change(state: list[Any], x: Any, y: Any) -> list[Any]:
+    def moved(sign: int) -> Callable[..., list[float]]:
+        def change(state: list[float], x: float | None, y: float | None) -> list[float]:
             if x is None or y is None:
                 return state
             parts = (1, x, y, x * x, y * y, x * y)
@@ -343,7 +346,7 @@ def correlation() -> ValueFold:
 
         return change
 
-    def result(state: list[Any]) -> float:
+    def result(state: list[float]) -> float:
         n, x, y, xx, yy, xy = state
         spread = (n * xx - x * x) * (n * yy - y * y)
         return float((n * xy - x * y) / math.sqrt(spread)) if spread > 0 else math.nan
@@ -357,10 +360,10 @@ def correlation() -> ValueFold:
     )
 
 
-def only_value() -> ValueFold:
+def only_value() -> ValueFold[list[list[Any]]]:
     """Returns ATTR: the value if all are equal, nulls too; otherwise null. The state is a list of (value, count)."""
 
-    def changed(state: list[Any], value: object, by: int) -> list[Any]:
+    def changed(state: list[list[Any]], value: SqlValue, by: int) -> list[list[Any]]:
         value = _plain(value)
         entries = [list(entry) for entry in state]
         for entry in entries:
@@ -369,7 +372,7 @@ def only_value() -> ValueFold:
                 return [entry for entry in entries if entry[1] > 0]
         return [*entries, [value, by]] if by > 0 else entries
 
-    def merge(left: list[Any], right: list[Any]) -> list[Any]:
+    def merge(left: list[list[Any]], right: list[list[Any]]) -> list[list[Any]]:
         for value, times in right:
             left = changed(left, value, times)
         return left

@@ -189,7 +189,7 @@ class UserCode:
         except Exception as error:  # noqa: BLE001 - the code of a user may raise anything
             raise ValueError(f"{type(error).__name__}: {error}") from None
 
-    def fold(self, _returns: SqlType, _constants: list[Any]) -> ValueFold:
+    def fold(self, _returns: SqlType, _constants: list[Any]) -> ValueFold[Any]:
         names = self.defined()
         return ValueFold(
             start=names["start"],

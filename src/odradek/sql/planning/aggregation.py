@@ -7,7 +7,7 @@ from typing import Any
 
 from odradek.sql.functions import FUNCTIONS, FunctionLibrary
 from odradek.sql.planning.steps import NO_COLUMN, AggregateCall
-from odradek.streams.processors.ports import Fields
+from odradek.streams.processors.ports import ColumnLists, Fields
 
 
 class SqlAggregation:
@@ -59,7 +59,7 @@ class SqlAggregation:
             for state, (call, function) in zip(states, self._pairs(), strict=True)
         ]
 
-    def add_all(self, key: Fields, aggregate: Any, values: dict[str, list[Any]], start: int, end: int) -> Any:
+    def add_all(self, key: Fields, aggregate: Any, values: ColumnLists, start: int, end: int) -> Any:
         """Adds the values from `start` to `end` of these columns, as `add` does for one row."""
         pairs = self._pairs()
         states = [function.start() for _, function in pairs] if aggregate is None else aggregate

@@ -28,6 +28,7 @@ from odradek.values.exact_numbers import (
     exact_decimal,
     whole_of_literal,
 )
+from odradek.values.rows import Row
 from odradek.values.times import time_of_text
 from odradek.values.types import (
     BIGINT,
@@ -44,9 +45,10 @@ from odradek.values.types import (
     parse_type,
 )
 
-Row: TypeAlias = Mapping[str, Any]
+Compare: TypeAlias = Callable[[Any, Any], bool]
+"""Compares two values of one type, neither of them null."""
 Compute: TypeAlias = Callable[[Row], Any]
-_COMPARISONS: Final[dict[type[exp.Expr], Callable[[Any, Any], bool]]] = {
+_COMPARISONS: Final[dict[type[exp.Expr], Compare]] = {
     exp.EQ: operator.eq,
     exp.NEQ: lambda left, right: bool(left != right and left == left and right == right),
     exp.LT: operator.lt,
@@ -153,7 +155,7 @@ class LocalScope:
         value: LocalValue,
         tree: exp.Expr,
         other: exp.Expr,
-        compare: Callable[[Any, Any], bool],
+        compare: Compare,
         right_value: LocalValue | None = None,
     ) -> Callable[[Any, Row], bool]:
         """Returns a test of a value that is computed once per row: operands that nest would be computed again and again."""
@@ -225,14 +227,12 @@ class LocalScope:
 
         return LocalValue(BOOLEAN, of)
 
-    def _comparison(self, tree: exp.Expr, compare: Callable[[Any, Any], bool]) -> LocalValue:
+    def _comparison(self, tree: exp.Expr, compare: Compare) -> LocalValue:
         value = self.compiled(tree.this)
         _check_order(value, tree.this, compare)
         return LocalValue(BOOLEAN, self._compared(value, tree.this, tree.expression, compare))
 
-    def _compared(
-        self, left: LocalValue, left_tree: exp.Expr, right: exp.Expr, compare: Callable[[Any, Any], bool]
-    ) -> Compute:
+    def _compared(self, left: LocalValue, left_tree: exp.Expr, right: exp.Expr, compare: Compare) -> Compute:
         return _compares(self._sides(left, left_tree, right), compare)
 
     def _sides(
@@ -284,7 +284,7 @@ class _Sides:
     as_double: bool = False
 
 
-def _check_order(value: LocalValue, tree: exp.Expr, compare: Callable[[Any, Any], bool]) -> None:
+def _check_order(value: LocalValue, tree: exp.Expr, compare: Compare) -> None:
     if value.type == BOOLEAN and compare in _OF_ORDER:
         raise SqlError("a BOOLEAN is not smaller or larger than another", position_of(tree), "Write = or <>.")
 
@@ -294,7 +294,7 @@ def _as_operand(value: LocalValue) -> LocalValue:
     return value if value.type == STRING else LocalValue(value.type, lambda computed: computed, value.name)
 
 
-def _compares(sides: _Sides, compare: Callable[[Any, Any], bool]) -> Compute:
+def _compares(sides: _Sides, compare: Compare) -> Compute:
     left, right = sides.left, sides.right
 
     def of(row: Row) -> bool:

@@ -16,10 +16,11 @@ from typing import Any, Final, TypeAlias
 from sqlglot import exp
 
 from odradek.sql.language.dialect import position_of
-from odradek.sql.queries.expressions import Compute, LocalScope, LocalValue, Row
+from odradek.sql.queries.expressions import Compute, LocalScope, LocalValue
 from odradek.sql.queries.frames import RowFrame, Stretch, check_visits, frame_of
 from odradek.values.errors import Position, SqlError, nearest
 from odradek.values.exact_numbers import WIDE
+from odradek.values.rows import Row
 from odradek.values.types import BIGINT, DECIMAL_PRECISION_MAX, DOUBLE, INTEGER, NULL, SqlType, decimal_of
 
 ROWS_MAX: Final = 100_000

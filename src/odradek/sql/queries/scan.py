@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.consumer.aio import AsyncConsumer
+from odradek.model.aliases import ClientSettings
 from odradek.model.ids import TopicPartition
 from odradek.sql.language.queries import Query
 from odradek.sql.language.statements import PrintTopic
@@ -48,7 +49,7 @@ class TopicReading:
 
     @classmethod
     async def begin(
-        cls, servers: str, settings: Mapping[str, Any], topic: str, *, earliest: bool, to_end: bool
+        cls, servers: str, settings: ClientSettings, topic: str, *, earliest: bool, to_end: bool
     ) -> TopicReading:
         """Begins to read. KafkaError UNKNOWN_TOPIC_OR_PARTITION when there is no such topic."""
         async with AsyncAdmin(servers, **settings) as admin:
@@ -97,7 +98,7 @@ class TopicReading:
 
 async def scanned(
     servers: str,
-    settings: Mapping[str, Any],
+    settings: ClientSettings,
     query: Query,
     rows: SourceRows,
     chosen: LocalSelection,
@@ -151,9 +152,12 @@ def _row(rows: SourceRows, record: Any, leave_out: Callable[[Any, str], None]) -
     }
     try:
         row = rows.row(record.key, record.value, coordinates)
-        if row is None or row["ROWTIME"] >= 0:
+        if row is None:
+            return None
+        timestamp_ms: Any = row["ROWTIME"]
+        if timestamp_ms >= 0:
             return row
-        raise UnreadableRecord(f"the timestamp: {row['ROWTIME']} is negative")
+        raise UnreadableRecord(f"the timestamp: {timestamp_ms} is negative")
     except UnreadableRecord as error:
         leave_out(record, str(error))
         _log.warning(
@@ -168,7 +172,7 @@ def _row(rows: SourceRows, record: Any, leave_out: Callable[[Any, str], None]) -
 
 async def printed(
     servers: str,
-    settings: Mapping[str, Any],
+    settings: ClientSettings,
     statement: PrintTopic,
     query_id: str,
     window: WindowInfo | None = None,

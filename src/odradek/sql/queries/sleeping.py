@@ -11,8 +11,9 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from odradek.model.aliases import ClientSettings
 from odradek.model.errors import OdradekError
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
@@ -104,7 +105,7 @@ class SleepWatch:
     def __init__(
         self,
         servers: str,
-        settings: Mapping[str, Any],
+        settings: ClientSettings,
         sleeping: Callable[[], Mapping[str, Offsets]],
         wake: Callable[[str], None],
     ) -> None:

@@ -12,12 +12,13 @@ from odradek.sql.language.dialect import position_of
 from odradek.sql.language.queries import NamedRelation, Query, SelectExpression, SelectStar
 from odradek.sql.metastore.catalog import Source
 from odradek.sql.queries.answer import AnswerColumn
-from odradek.sql.queries.expressions import Compute, LocalScope, NeedsSpark, Row
+from odradek.sql.queries.expressions import Compute, LocalScope, NeedsSpark
 from odradek.sql.queries.over import OverCall, overs_in, scope_with
 from odradek.sql.queries.schema_rows import RecordCodec, SchemaRowCodec, learn_all
 from odradek.values.errors import SqlError
 from odradek.values.formats.format_info import FormatInfo
 from odradek.values.formats.row_codec import FORMATS, SqlRowCodec, UnreadableRecord, shown
+from odradek.values.rows import Row
 from odradek.values.types import BIGINT, INTEGER, SqlType
 
 _ONE_TIME: Final = struct.Struct(">q")

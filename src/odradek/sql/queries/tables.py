@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from sqlglot import exp
 
+from odradek.model.aliases import ClientSettings
 from odradek.sql.language.queries import Query, conjuncts
 from odradek.sql.queries.answer import QueryAnswer
-from odradek.sql.queries.expressions import Row, constant
+from odradek.sql.queries.expressions import constant
 from odradek.sql.queries.over import ROWS_MAX as OVER_ROWS_MAX
 from odradek.sql.queries.over import OverCall
 from odradek.sql.queries.source_rows import LocalSelection, SourceRows
 from odradek.telemetry import events
 from odradek.values.errors import SqlError
 from odradek.values.formats.row_codec import UnreadableRecord
+from odradek.values.rows import Row
 from odradek.views.aio import AsyncTableView
 from odradek.views.key_formats import TimedValue
 from odradek.views.reads import ALL_KEYS, KeyRange, TableRow
@@ -32,7 +34,7 @@ _OPEN_S: Final = 60.0
 class TableViews:
     """Views by topic. `directory`: where their rows are kept; None: in memory."""
 
-    def __init__(self, servers: str, settings: Mapping[str, Any], directory: Path | None) -> None:
+    def __init__(self, servers: str, settings: ClientSettings, directory: Path | None) -> None:
         self._servers = servers
         self._settings = dict(settings)
         self._directory = directory

@@ -11,7 +11,7 @@ from odradek.sql.applying import check_source
 from odradek.sql.language import statements as language
 from odradek.sql.language.with_properties import WITH, property_value
 from odradek.sql.metastore.catalog import Source
-from odradek.sql.queries.expressions import NeedsSpark, Row, constant
+from odradek.sql.queries.expressions import NeedsSpark, constant
 from odradek.sql.queries.scan import TopicReading
 from odradek.sql.queries.source_rows import SourceRows
 from odradek.sql.server.entities import Entity, entity
@@ -19,6 +19,7 @@ from odradek.sql.server.parts import ServerParts
 from odradek.sql.server.refusals import ASSERT_FAILED, RestRefusal
 from odradek.values.errors import SqlError, nearest
 from odradek.values.formats.row_codec import UnreadableRecord
+from odradek.values.rows import Row
 from odradek.values.types import BIGINT, SqlType
 
 _ASSERT_S: Final = 1.0

@@ -7,9 +7,10 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from odradek.client import Admin
+from odradek.model.aliases import ClientSettings
 from odradek.model.lazy import lazy
 from odradek.pipelines.outline import ProgramOutline
 from odradek.pipelines.upgrade import ModeVerdict, UpgradeMode, verdicts
@@ -190,7 +191,7 @@ class Upgrades:
             await asyncio.to_thread(make)
 
     def _admin(self) -> Admin:
-        settings: Mapping[str, Any] = self._running.topics.settings
+        settings: ClientSettings = self._running.topics.settings
         return Admin(self._running.topics.servers, **settings)
 
 

@@ -65,8 +65,8 @@ class Fates:
 
     def of(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
         """Returns the cleaned batch, or None when nothing is left. Raises KafkaError for a damaged batch."""
-        kept = self._marker(header, batch) if header.is_control else self._data(header, batch)
-        return emptied(header) if kept is None and self._is_last_of_producer(header) else kept
+        retained = self._marker(header, batch) if header.is_control else self._data(header, batch)
+        return emptied(header) if retained is None and self._is_last_of_producer(header) else retained
 
     def _marker(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
         self.keeps_entry = False

@@ -60,11 +60,11 @@ class GroupWriting:
         )
 
     def _move(self, header: BatchHeader, batch: memoryview) -> None:
-        kept = self._fates.of(header, batch)
-        if kept is None:
+        retained = self._fates.of(header, batch)
+        if retained is None:
             return
-        self.moved_bytes += len(kept)
-        self.target.add(header if kept is batch else read_header(kept), kept)
+        self.moved_bytes += len(retained)
+        self.target.add(header if retained is batch else read_header(retained), retained)
         entry = self._aborted.get(header.base_offset)
         if entry is not None and self._fates.keeps_entry:
             self.target.aborted.append(entry)

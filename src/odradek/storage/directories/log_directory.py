@@ -167,9 +167,9 @@ class LogDirectory:
         if identity is not None and identity.directory_id:
             self.directory_id = identity.directory_id
         else:
-            made = new_id()
-            self.write_identity(cluster_id, node_id, made)
-            self.directory_id = kafka_id(made)
+            directory_id = new_id()
+            self.write_identity(cluster_id, node_id, directory_id)
+            self.directory_id = kafka_id(directory_id)
         return self.directory_id
 
     def holds_partitions(self) -> bool:

@@ -46,10 +46,10 @@ def write_note(disk: Disk, directory: str, note: LackNote) -> None:
     if disk.exists(directory):
         disk.replace(naming.join(directory, naming.LACK_NOTE), content)
         return
-    made = directory + naming.TEMPORARY
-    disk.make_directory(made)
-    disk.replace(naming.join(made, naming.LACK_NOTE), content)
-    disk.rename(made, directory)
+    temporary = directory + naming.TEMPORARY
+    disk.make_directory(temporary)
+    disk.replace(naming.join(temporary, naming.LACK_NOTE), content)
+    disk.rename(temporary, directory)
     disk.sync_directory(naming.parent(directory))
 
 

@@ -149,13 +149,13 @@ def _cut_transactions(disk: Disk, directory: str, plan: TruncationPlan) -> None:
         entries = decode_aborted(data[: len(data) // ENTRY.size * ENTRY.size])
     except ValueError:
         entries = []
-    kept = sum(entry.last_offset < plan.end_offset for entry in entries)
-    if not kept:
+    retained_count = sum(entry.last_offset < plan.end_offset for entry in entries)
+    if not retained_count:
         disk.remove(path)
         return
     file = disk.open(path)
     try:
-        file.truncate(kept * ENTRY.size)
+        file.truncate(retained_count * ENTRY.size)
         file.sync()
     finally:
         file.close()

@@ -102,11 +102,11 @@ def _without_orphans(disk: Disk, directory: str, names: list[str]) -> list[str]:
     logs = {
         file.offset for name in names if (file := naming.parse_offset_file(name)) and file.kind == naming.LOG
     }
-    kept = []
+    remaining = []
     for name in names:
         file = naming.parse_offset_file(name)
         if file is not None and file.kind in naming.INDEX_SUFFIXES and file.offset not in logs:
             disk.remove(naming.join(directory, name))
         else:
-            kept.append(name)
-    return kept
+            remaining.append(name)
+    return remaining

@@ -152,10 +152,10 @@ class ActiveIndex:
         reach = self._offsets[count - 1] if count else -1
         time_count = bisect_right(self._time_offsets, reach)
         offset_bytes, time_bytes = self.offset_bytes()[: 8 * count], self.time_bytes()[: 12 * time_count]
-        kept = ActiveIndex.of_files(self._base_offset, offset_bytes, time_bytes)
-        kept._offsets_written = min(count, self._offsets_written)
-        kept._times_written = min(time_count, self._times_written)
-        return kept
+        truncated = ActiveIndex.of_files(self._base_offset, offset_bytes, time_bytes)
+        truncated._offsets_written = min(count, self._offsets_written)
+        truncated._times_written = min(time_count, self._times_written)
+        return truncated
 
     def resume(self, bytes_since_entry: int) -> None:
         """Continues where the files end: `bytes_since_entry` bytes of log follow the last entry's position."""

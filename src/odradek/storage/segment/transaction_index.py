@@ -124,10 +124,10 @@ class TransactionIndex:
     def cut(self, end_offset: int) -> DiskFile | None:
         """Removes the entries of markers from `end_offset` on. Returns the open file, if any: the next `write` opens it
         again."""
-        kept = bisect_left(range(len(self)), end_offset, key=self._last_offset)
-        self.sum = crc32(self._read(0, kept))
-        del self._pending[max(kept - self._written_count, 0) * ENTRY.size :]
-        self._written_count = min(kept, self._written_count)
+        retained_count = bisect_left(range(len(self)), end_offset, key=self._last_offset)
+        self.sum = crc32(self._read(0, retained_count))
+        del self._pending[max(retained_count - self._written_count, 0) * ENTRY.size :]
+        self._written_count = min(retained_count, self._written_count)
         file, self.file = self.file, None
         return file
 

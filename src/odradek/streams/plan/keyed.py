@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from odradek.streams.plan.operators import Emit, Expression, JoinKind, Operator
-from odradek.streams.plan.user_code import Fold, RecordProcessor
+from odradek.streams.plan.user_code import (
+    AggregateChange,
+    Aggregator,
+    Fold,
+    Initializer,
+    Merger,
+    RecordProcessor,
+)
 from odradek.streams.plan.windows import TimeLimit, WindowKind, duration
 
 
@@ -48,10 +53,10 @@ class Folded(KeyedOperator):
     """An aggregation by functions in Python. `start` None: the first value of a key is its first aggregate (reduce)."""
 
     key: tuple[Expression, ...] | None
-    start: Callable[[], Any] | None
-    add: Callable[..., Any]
-    subtract: Callable[..., Any] | None
-    merge: Callable[..., Any] | None
+    start: Initializer | None
+    add: AggregateChange
+    subtract: AggregateChange | None
+    merge: Merger | None
     schema: str | None
     emit: Emit
     window: WindowKind | None = None
@@ -200,9 +205,9 @@ class Cogrouped(KeyedOperator):
     """Several streams, each with its own way to add to one aggregate. `keys` and `adders`: one of each input."""
 
     keys: tuple[tuple[Expression, ...] | None, ...]
-    adders: tuple[Callable[..., Any], ...]
-    start: Callable[[], Any]
-    merge: Callable[..., Any] | None
+    adders: tuple[Aggregator, ...]
+    start: Initializer
+    merge: Merger | None
     schema: str
     emit: Emit
     window: WindowKind | None = None

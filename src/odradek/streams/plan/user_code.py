@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 Fields: TypeAlias = dict[str, Any]
 """A struct: names and values."""
+Initializer: TypeAlias = Callable[[], object]
+"""Returns a new aggregate."""
+Aggregator: TypeAlias = Callable[[Any, Any, Any], object]
+"""Returns the next aggregate, of a key, a value and the aggregate before."""
+Reducer: TypeAlias = Callable[[Any, Any], object]
+"""Returns the next aggregate, of the aggregate before and a value."""
+Merger: TypeAlias = Callable[[Any, Any, Any], object]
+"""Returns one aggregate, of a key and the aggregates of two sessions, the earlier one first."""
+AggregateChange: TypeAlias = Reducer | Aggregator
+"""A Reducer where the first value is the first aggregate; else an Aggregator."""
 
 
 @runtime_checkable

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from odradek.spark.rows.result_types import ResultType
-from odradek.streams.plan.user_code import Fold
+from odradek.streams.plan.user_code import Aggregator, Fold, Initializer, Merger
 from odradek.streams.processors.functions import FUNCTIONS, REMOVABLE, AggregateFunction
 from odradek.streams.processors.ports import (
+    ColumnLists,
     Fields,
     InputRow,
     KeyedProcessor,
@@ -25,9 +26,7 @@ from odradek.streams.processors.ports import (
 class ColumnFold(Fold, Protocol):
     """A fold that adds many values at once."""
 
-    def add_all(
-        self, key: Fields, aggregate: object, values: dict[str, list[Any]], start: int, end: int
-    ) -> Any:
+    def add_all(self, key: Fields, aggregate: object, values: ColumnLists, start: int, end: int) -> Any:
         """Adds the values from `start` to `end` of these columns, one after another, as `add` does.
 
         Whatever it raises: the batch goes row by row.
@@ -80,7 +79,7 @@ class SqlFold:
             for state, (call, function) in zip(states, self._pairs(), strict=True)
         ]
 
-    def add_all(self, key: Fields, aggregate: Any, values: dict[str, list[Any]], start: int, end: int) -> Any:
+    def add_all(self, key: Fields, aggregate: Any, values: ColumnLists, start: int, end: int) -> Any:
         pairs = self._pairs()
         if aggregate is None:
             aggregate = [function.start() for _, function in pairs]
@@ -128,10 +127,10 @@ class PythonFold:
     def __init__(
         self,
         *,
-        start: Callable[[], Any] | None,
-        add: Callable[..., Any],
-        subtract: Callable[..., Any] | None,
-        merge: Callable[..., Any] | None,
+        start: Initializer | None,
+        add: Callable[..., object],
+        subtract: Callable[..., object] | None,
+        merge: Merger | None,
         bare_key: str | None,
         bare_value: str | None,
         bare_result: str | None,
@@ -152,9 +151,7 @@ class PythonFold:
             _plain(key, self._bare_key), value, self._start() if aggregate is None else aggregate
         )
 
-    def add_all(
-        self, key: Fields, aggregate: object, values: dict[str, list[Any]], start: int, end: int
-    ) -> Any:
+    def add_all(self, key: Fields, aggregate: object, values: ColumnLists, start: int, end: int) -> Any:
         aggregate = deepcopy(aggregate)
         bare = self._bare_value
         arguments = values[bare][start:end] if bare is not None else _structs(values, start, end)
@@ -201,7 +198,7 @@ def _still_there(aggregate: object) -> None:
         raise ValueError("an aggregate came to an end")
 
 
-def _structs(values: dict[str, list[Any]], start: int, end: int) -> Iterator[Fields]:
+def _structs(values: ColumnLists, start: int, end: int) -> Iterator[Fields]:
     parts = [column[start:end] for column in values.values()]
     return (dict(zip(values, row, strict=True)) for row in zip(*parts, strict=True))
 
@@ -216,9 +213,9 @@ class CogroupFold:
     def __init__(
         self,
         *,
-        start: Callable[[], Any],
-        adders: tuple[Callable[..., Any], ...],
-        merge: Callable[..., Any] | None,
+        start: Initializer,
+        adders: tuple[Aggregator, ...],
+        merge: Merger | None,
         bare_key: str | None,
         bare_values: tuple[str | None, ...],
         bare_result: str | None,

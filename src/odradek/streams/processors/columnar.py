@@ -30,7 +30,7 @@ from odradek.streams.processors.columns import (
 from odradek.streams.processors.joined_columns import stream_table, table_table
 from odradek.streams.processors.joins import StreamTableProcessor, TableTableProcessor
 from odradek.streams.processors.open_windows import Held, Window
-from odradek.streams.processors.ports import Fields, KeyedProcessor
+from odradek.streams.processors.ports import ColumnLists, Fields, KeyedProcessor
 from odradek.streams.processors.python_values import UnreadableValueError, lists_of_numbers, values_of
 from odradek.streams.processors.task import CachedState
 from odradek.streams.processors.windows import END, START, FixedWindows, WindowProcessor
@@ -49,9 +49,7 @@ class _Folding:
     fold: ColumnFold
     results: ResultType | None
 
-    def add_all(
-        self, key: Fields, aggregate: object, values: dict[str, list[Any]], start: int, end: int
-    ) -> Any:
+    def add_all(self, key: Fields, aggregate: object, values: ColumnLists, start: int, end: int) -> Any:
         try:
             return self.fold.add_all(key, aggregate, values, start, end)
         except Exception as error:
@@ -150,7 +148,7 @@ def _prepared(
     return None if codes is None or arguments is None else (rows, orders, codes, arguments)
 
 
-def _argument_lists(arguments: pa.StructArray, row_numbers: Numbers) -> dict[str, list[Any]]:
+def _argument_lists(arguments: pa.StructArray, row_numbers: Numbers) -> ColumnLists:
     chosen = pa.array(row_numbers)
     return {
         field.name: values_of(column.take(chosen))

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypedDict, runtime_chec
 
 Fields: TypeAlias = dict[str, Any]
 """A struct: names and values. None stands for a null key or a null value."""
+ColumnLists: TypeAlias = dict[str, list[Any]]
+"""The values of many structs, by field."""
 
 
 class RowHeader(TypedDict):

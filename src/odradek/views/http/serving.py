@@ -7,15 +7,16 @@ import queue
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import uvicorn
 
 from odradek.config.listening.listeners import format_address
+from odradek.model.aliases import ClientSettings
 from odradek.model.errors import ConfigError, ErrorValue
 from odradek.net.metrics_page import MetricsPage, PageTerms
 from odradek.views.aio import AsyncTableView
@@ -45,7 +46,7 @@ async def serve(
     port: int = DEFAULT_PORT,
     directory: Path | None = None,
     limits: HttpLimits = DEFAULT_HTTP_LIMITS,
-    settings: Mapping[str, Any] | None = None,
+    settings: ClientSettings | None = None,
     metrics: PageTerms | None = None,
     on_metrics: Callable[[str], object] = lambda url: None,
     on_ready: Callable[[str], object] = lambda address: None,
@@ -118,7 +119,7 @@ class ServingThread:
         *,
         host: str,
         port: int,
-        settings: Mapping[str, Any],
+        settings: ClientSettings,
     ) -> None:
         """Return when it listens. What `serve` raises, as an OdradekError."""
         self._ready: Final[queue.SimpleQueue[str | ErrorValue[Exception]]] = queue.SimpleQueue()
@@ -143,7 +144,7 @@ class ServingThread:
         tables: tuple[ServedTable, ...],
         host: str,
         port: int,
-        settings: Mapping[str, Any],
+        settings: ClientSettings,
     ) -> None:
         self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
         try:

@@ -182,7 +182,7 @@ class Kind:
         self.allowed.set()
         async with asyncio.timeout(10):
             await self.broker.coordinators.import_on_thread(OFFSETS)
-            while self.kind.made is None:
+            while self.kind.existing_parts is None:
                 await asyncio.sleep(0)
 
 

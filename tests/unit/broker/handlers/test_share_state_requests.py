@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
-from odradek.broker.handlers.share_state_requests import kept
+from odradek.broker.handlers.share_state_requests import for_each_partition
 from odradek.broker.requests.context import BrokerContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.share.initialize_share_group_state import (
@@ -69,7 +69,7 @@ def of_topic(*, topic_id: UUID, partitions: list[Any]) -> tuple[UUID, list[Any]]
 
 async def test_operations_share_flushes() -> None:
     shards = FlushedTogether()
-    entries = kept(
+    entries = for_each_partition(
         broker(shards),
         request(4 * AT_ONCE),
         lambda store, place, asked: store.initialize(place, 0, 0),
@@ -90,7 +90,7 @@ async def test_what_is_refused_is_reported_in_its_place() -> None:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, "odd")
         return store.initialize(place, 0, 0)
 
-    ((_, results),) = await kept(
+    ((_, results),) = await for_each_partition(
         broker(shards),
         request(5),
         odd_is_refused,

@@ -18,7 +18,7 @@ from odradek.config.topic import LogConfig
 from odradek.groups.share.partition import AcknowledgedRange, RecordState, StateBatch
 from odradek.groups.share.settings import ShareSettings
 from odradek.groups.share.state import ShareState, StateChange
-from odradek.groups.share.state_formats import SharePlace
+from odradek.groups.share.state_formats import SharePartitionKey
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from odradek.protocol.acknowledge_types import AcknowledgeType
@@ -30,7 +30,7 @@ from odradek.storage.log.log import Log
 
 ONE = BrokerId(1)
 TOPIC = UUID(int=7)
-PLACE = SharePlace("g", TOPIC, 0)
+PARTITION_KEY = SharePartitionKey("g", TOPIC, 0)
 LOCK_MS = 30_000
 
 
@@ -44,7 +44,7 @@ class RecordingPersister:
         self.refuses_at_once: ErrorCode | None = None
         self.refuses_later: ErrorCode | None = None
 
-    def write(self, place: SharePlace, change: StateChange) -> asyncio.Future[None]:
+    def write(self, partition_key: SharePartitionKey, change: StateChange) -> asyncio.Future[None]:
         if self.refuses_at_once is not None:
             raise KafkaError(self.refuses_at_once)
         self.changes.append(change)
@@ -55,14 +55,14 @@ class RecordingPersister:
         if refusal is not None:
             raise KafkaError(refusal)
 
-    async def read(self, place: SharePlace, leader_epoch: int) -> ShareState | None:
+    async def read(self, partition_key: SharePartitionKey, leader_epoch: int) -> ShareState | None:
         self.reads.append(leader_epoch)
         return self.state
 
-    async def initialize(self, place: SharePlace, state_epoch: int, start_offset: int) -> None:
+    async def initialize(self, partition_key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
         self.state = ShareState(state_epoch=state_epoch, leader_epoch=0, start_offset=start_offset)
 
-    async def summary(self, place: SharePlace) -> Any:
+    async def summary(self, partition_key: SharePartitionKey) -> Any:
         return UNREAD
 
 
@@ -127,7 +127,7 @@ class World:
 
     async def given(self, last_offset: int = 4) -> LivePartition:
         """All up to there acquired by member a."""
-        live = await self.shares.get(PLACE)
+        live = await self.shares.get(PARTITION_KEY)
         live.core.acquire("a", 0, last_offset, records_max=100, now_ms=self.shares.now_ms())
         live.locked()
         return live
@@ -182,7 +182,7 @@ async def test_a_write_that_is_refused_throws_away_what_is_ahead_of_it(
     assert await refused(live.acknowledge("a", said(0, 4))) is error_code
     assert woken[-1], "a waiter for records looks again, and finds the one that is loaded again"
     world.keeper.refuses_at_once = world.keeper.refuses_later = None
-    again = await world.shares.get(PLACE)
+    again = await world.shares.get(PARTITION_KEY)
     assert again is not live
     assert (again.core.start_offset, again.core.next_fetch_offset) == (0, 0)
 
@@ -200,9 +200,9 @@ async def test_a_late_refusal_leaves_the_successor_alone(world: World) -> None:
     live = await world.given()
     world.keeper.refuses_later = ErrorCode.COORDINATOR_NOT_AVAILABLE
     live.acknowledge("a", said(0, 4))
-    world.shares.drop(PLACE)
+    world.shares.drop(PARTITION_KEY)
     world.keeper.refuses_later = None
-    again = await world.shares.get(PLACE)
+    again = await world.shares.get(PARTITION_KEY)
     for _ in range(3):
         await asyncio.sleep(0)
     assert not again.is_dropped
@@ -214,7 +214,7 @@ async def test_a_new_leadership_loads_again_and_the_old_memory_keeps_nothing(wor
     world.lead(5)
     assert await refused(live.acknowledge("a", said(0, 4))) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert not world.keeper.changes
-    again = await world.shares.get(PLACE)
+    again = await world.shares.get(PARTITION_KEY)
     assert again is not live
     assert world.keeper.reads == [3, 3, 5]
 
@@ -223,24 +223,27 @@ async def test_who_does_not_lead_shares_nothing(world: World) -> None:
     live = await world.given()
     world.follow(4)
     assert live.is_over
-    assert await refused(world.shares.get(PLACE)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert await refused(world.shares.get(PARTITION_KEY)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_a_leadership_that_ends_while_it_loads_shares_nothing(world: World) -> None:
     read = world.keeper.read
 
-    async def read_slowly(place: SharePlace, leader_epoch: int) -> ShareState | None:
-        share_state = await read(place, leader_epoch)
+    async def read_slowly(partition_key: SharePartitionKey, leader_epoch: int) -> ShareState | None:
+        share_state = await read(partition_key, leader_epoch)
         world.lead(4)
         return share_state
 
     world.keeper.read = read_slowly  # type: ignore[method-assign]
-    assert await refused(world.shares.get(PLACE)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert await refused(world.shares.get(PARTITION_KEY)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_who_gives_up_waiting_for_a_load_leaves_it_to_the_others(world: World) -> None:
     loop = asyncio.get_running_loop()
-    first, second = loop.create_task(world.shares.get(PLACE)), loop.create_task(world.shares.get(PLACE))
+    first, second = (
+        loop.create_task(world.shares.get(PARTITION_KEY)),
+        loop.create_task(world.shares.get(PARTITION_KEY)),
+    )
     await asyncio.sleep(0)
     first.cancel()
     assert (await second).core.start_offset == 0
@@ -249,12 +252,12 @@ async def test_who_gives_up_waiting_for_a_load_leaves_it_to_the_others(world: Wo
 async def test_waiters_for_a_load_hear_that_the_broker_stops(world: World) -> None:
     begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def read(place: SharePlace, leader_epoch: int) -> ShareState | None:
+    async def read(partition_key: SharePartitionKey, leader_epoch: int) -> ShareState | None:
         begun.set_result(None)
         return await asyncio.get_running_loop().create_future()
 
     world.keeper.read = read  # type: ignore[method-assign]
-    waiting = asyncio.ensure_future(world.shares.get(PLACE))
+    waiting = asyncio.ensure_future(world.shares.get(PARTITION_KEY))
     await begun
     world.shares.close()
     with pytest.raises(KafkaError) as refused:

@@ -12,10 +12,10 @@ from tests.contract.coordinators.brokers import HERE, OTHER, TOPIC_ID, ShareBrok
 from odradek.broker.share.state_store import UNREAD
 from odradek.cluster.image import NO_LEADER
 from odradek.groups.share.state import ShareState, StateChange
-from odradek.groups.share.state_formats import SharePlace
+from odradek.groups.share.state_formats import SharePartitionKey
 from odradek.model.errors import ErrorCode, KafkaError
 
-PLACE = SharePlace("g", TOPIC_ID, 3)
+PARTITION_KEY = SharePartitionKey("g", TOPIC_ID, 3)
 
 
 class World:
@@ -27,13 +27,13 @@ class World:
         self.keeper = self.asking.keeper
 
     async def begin(self, offset: int, *, epoch: int = 0, leader_epoch: int = 4) -> ShareState:
-        await self.keeper.initialize(PLACE, epoch, offset)
-        state = await self.keeper.read(PLACE, leader_epoch)
+        await self.keeper.initialize(PARTITION_KEY, epoch, offset)
+        state = await self.keeper.read(PARTITION_KEY, leader_epoch)
         assert state is not None
         return state
 
     async def write(self, start: int) -> None:
-        await self.keeper.write(PLACE, StateChange(0, 4, start, ()))
+        await self.keeper.write(PARTITION_KEY, StateChange(0, 4, start, ()))
 
     def close(self) -> None:
         self.asking.coordinators.close()
@@ -63,35 +63,35 @@ async def code_of(work: Awaitable[Any]) -> ErrorCode:
 async def test_the_leader_of_the_shard_keeps_the_state(world: World) -> None:
     state = await world.begin(10)
     await world.write(12)
-    assert (state.start_offset, (await world.keeper.summary(PLACE)).start_offset) == (10, 12)
+    assert (state.start_offset, (await world.keeper.summary(PARTITION_KEY)).start_offset) == (10, 12)
     assert world.kept_by.log.batches
     assert bool(world.wire.requests) == (world.asking is not world.kept_by)
-    await world.keeper.delete(PLACE)
-    assert await world.keeper.summary(PLACE) == UNREAD
+    await world.keeper.delete(PARTITION_KEY)
+    assert await world.keeper.summary(PARTITION_KEY) == UNREAD
 
 
 async def test_writes_are_kept_in_their_order_and_share_requests(apart: World) -> None:
     await apart.begin(0)
-    other = PLACE._replace(partition=9)
+    other = PARTITION_KEY._replace(partition=9)
     await apart.keeper.initialize(other, 0, 0)
     apart.wire.requests.clear()
     apart.wire.held = asyncio.Event()
     writes: list[Awaitable[None]] = []
     for offset in range(1, 6):
-        writes.append(apart.keeper.write(PLACE, StateChange(0, 4, offset, ())))
+        writes.append(apart.keeper.write(PARTITION_KEY, StateChange(0, 4, offset, ())))
         writes.append(apart.keeper.write(other, StateChange(0, 4, offset, ())))
         await asyncio.sleep(0)
     apart.wire.held.set()
     await asyncio.gather(*writes)
     assert len(apart.wire.requests) == 5, "one for both partitions, and the next when it is answered"
-    assert (await apart.keeper.summary(PLACE)).start_offset == 5
+    assert (await apart.keeper.summary(PARTITION_KEY)).start_offset == 5
 
 
 async def test_what_is_read_includes_what_was_written_before(apart: World) -> None:
     await apart.begin(0)
     apart.wire.held = asyncio.Event()
-    write = apart.keeper.write(PLACE, StateChange(0, 4, 7, ()))
-    reading = asyncio.get_running_loop().create_task(apart.keeper.read(PLACE, 4))
+    write = apart.keeper.write(PARTITION_KEY, StateChange(0, 4, 7, ()))
+    reading = asyncio.get_running_loop().create_task(apart.keeper.read(PARTITION_KEY, 4))
     for _ in range(5):
         await asyncio.sleep(0)
     apart.wire.held.set()
@@ -105,7 +105,7 @@ async def test_a_keeper_out_of_reach_refuses_writes_and_is_waited_for_by_readers
     await apart.begin(0)
     apart.wire.broken = True
     assert await code_of(apart.write(1)) is ErrorCode.NETWORK_EXCEPTION
-    reading = asyncio.get_running_loop().create_task(apart.keeper.read(PLACE, 4))
+    reading = asyncio.get_running_loop().create_task(apart.keeper.read(PARTITION_KEY, 4))
     await asyncio.sleep(0)
     apart.wire.broken = False
     assert await reading is not None
@@ -119,5 +119,5 @@ async def test_a_broker_that_keeps_nothing_says_so_when_it_is_asked(apart: World
 async def test_without_a_leader_a_write_is_refused_at_once(apart: World) -> None:
     apart.asking.image = image(NO_LEADER)
     with pytest.raises(KafkaError) as refused:
-        apart.keeper.write(PLACE, StateChange(0, 4, 1, ()))
+        apart.keeper.write(PARTITION_KEY, StateChange(0, 4, 1, ()))
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE

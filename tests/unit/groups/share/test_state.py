@@ -11,13 +11,13 @@ import pytest
 
 from odradek.groups.share.partition import RecordState, StateBatch
 from odradek.groups.share.state import ShareState, ShareStates, StateChange, StateSettings
-from odradek.groups.share.state_formats import SNAPSHOT, UPDATE, SharePlace
+from odradek.groups.share.state_formats import SNAPSHOT, UPDATE, SharePartitionKey
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.shards import Moment, NewRecord, Outcome, StoredRecord
 
 T = TypeVar("T")
-PLACE = SharePlace("g", UUID(int=7), 3)
-OTHER = SharePlace("g", UUID(int=8), 0)
+PARTITION_KEY = SharePartitionKey("g", UUID(int=7), 3)
+OTHER = SharePartitionKey("g", UUID(int=8), 0)
 DONE, GONE, FREE = RecordState.ACKNOWLEDGED, RecordState.ARCHIVED, RecordState.AVAILABLE
 
 
@@ -53,17 +53,31 @@ class Log:
                 machine.replay(self._stored(offset, record))
         return machine
 
-    def begin(self, offset: int, place: SharePlace = PLACE) -> int:
-        before = self.machine.find(self.now, place=place).reply
+    def begin(self, offset: int, partition_key: SharePartitionKey = PARTITION_KEY) -> int:
+        before = self.machine.find(self.now, partition_key=partition_key).reply
         epoch = 0 if before is None else before.state_epoch + 1
-        self.run(partial(ShareStates.initialize, place=place, state_epoch=epoch, start_offset=offset))
+        self.run(
+            partial(
+                ShareStates.initialize, partition_key=partition_key, state_epoch=epoch, start_offset=offset
+            )
+        )
         return epoch
 
-    def write(self, start: int, *batches: StateBatch, epoch: int = 0, place: SharePlace = PLACE) -> None:
-        self.run(partial(ShareStates.write, place=place, change=StateChange(epoch, 0, start, batches)))
+    def write(
+        self,
+        start: int,
+        *batches: StateBatch,
+        epoch: int = 0,
+        partition_key: SharePartitionKey = PARTITION_KEY,
+    ) -> None:
+        self.run(
+            partial(
+                ShareStates.write, partition_key=partition_key, change=StateChange(epoch, 0, start, batches)
+            )
+        )
 
     def state(self, machine: ShareStates | None = None) -> ShareState | None:
-        return (machine or self.machine).find(self.now, place=PLACE).reply
+        return (machine or self.machine).find(self.now, partition_key=PARTITION_KEY).reply
 
 
 def test_a_restart_knows_what_updates_said() -> None:
@@ -121,7 +135,7 @@ def test_what_is_deleted_is_gone_and_writes_to_it_are_fenced() -> None:
     log = Log()
     log.begin(0)
     log.begin(0, OTHER)
-    log.run(partial(ShareStates.delete, place=PLACE))
+    log.run(partial(ShareStates.delete, partition_key=PARTITION_KEY))
     assert log.state() is None
     assert log.state(log.restarted()) is None
     with pytest.raises(KafkaError) as refused:
@@ -165,10 +179,10 @@ def test_a_count_of_what_is_done_has_a_limit() -> None:
     log = Log()
     epoch = log.begin(0)
     log.write(0, StateBatch(0, 2**40, DONE, 1), epoch=epoch)
-    state = log.machine.find(log.now, place=PLACE).reply
+    state = log.machine.find(log.now, partition_key=PARTITION_KEY).reply
     assert state is not None
     assert state.complete_count == 2**31 - 1
-    assert log.restarted().find(log.now, place=PLACE).reply == state
+    assert log.restarted().find(log.now, partition_key=PARTITION_KEY).reply == state
 
 
 @pytest.mark.parametrize(

@@ -223,14 +223,14 @@ async def _fetch_many(
         ).response
         results = await _read_many(broker, turn, reading)
     reading.trace()
-    kept = []
+    remaining = []
     for reading_result in results:
         await turn.step()
         if plan.session is None or plan.session.changed(_sent(reading_result)) or not plan.incremental:
-            kept.append(reading_result)
+            remaining.append(reading_result)
     hints = _hints(broker, context)
     topics: _Topics = {}
-    for reading_result in kept:
+    for reading_result in remaining:
         await turn.step()
         _count(broker, reading_result, by_follower=follower is not None)
         _add(topics, reading_result, hints)
@@ -410,16 +410,16 @@ def _response(
     by_follower = reading.follower is not None
     session = plan.session
     if session is not None:
-        kept = [
+        remaining = [
             partition_result
             for partition_result in results
             if session.changed(_sent(partition_result)) or not plan.incremental
         ]
     else:
-        kept = list(results)
+        remaining = list(results)
     hints = _hints(broker, context)
     topics: _Topics = {}
-    for partition_result in kept:
+    for partition_result in remaining:
         _count(broker, partition_result, by_follower=by_follower)
         _add(topics, partition_result, hints)
     response = FetchResponse(session_id=plan.session_id, responses=list(topics.values()))

@@ -159,8 +159,8 @@ def _named_twice(request: ListOffsetsRequest) -> Generator[None, None, set[tuple
     for topic in request.topics:
         for wanted in topic.partitions:
             yield
-            place = topic.name, wanted.partition_index
-            (twice if place in named else named).add(place)
+            partition_name = topic.name, wanted.partition_index
+            (twice if partition_name in named else named).add(partition_name)
     return twice
 
 

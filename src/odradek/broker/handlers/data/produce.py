@@ -236,7 +236,7 @@ class _Work:
     def __init__(self, broker: BrokerContext, context: RequestContext, request: ProduceRequest) -> None:
         self._broker = broker
         self._version = context.api_version
-        self._asked: Sequence[TopicProduceData] = request.topic_data
+        self._topic_data: Sequence[TopicProduceData] = request.topic_data
         """The request's topics with their records, until these are appended."""
         self._transactional_id = request.transactional_id
         self._timeout_ms = request.timeout_ms
@@ -262,7 +262,7 @@ class _Work:
         """
         inline = InlineWork()
         taken = 0
-        for topic in self._asked:
+        for topic in self._topic_data:
             for data in topic.partition_data:
                 try:
                     self._check_and_append(topic, data, inline)
@@ -274,7 +274,7 @@ class _Work:
 
     def _forget_records(self) -> None:
         """Drops the records, which are in the log: waiting with them would keep the whole frame in memory."""
-        self._asked = ()
+        self._topic_data = ()
         if self._share is not None:
             self._share.release()
 
@@ -296,7 +296,7 @@ class _Work:
         self._admission = TransactionVerification(
             self._broker.verifier, self._transactional_id, self._version
         )
-        for topic in self._asked:
+        for topic in self._topic_data:
             for data in topic.partition_data:
                 try:
                     partition, _ = self._find(topic, data)
@@ -326,7 +326,7 @@ class _Work:
 
     async def _append_rest(self, taken: int) -> None:
         turn = self._broker.turns.begin()
-        pairs = ((topic, data) for topic in self._asked for data in topic.partition_data)
+        pairs = ((topic, data) for topic in self._topic_data for data in topic.partition_data)
         for topic, data in islice(pairs, taken, None):
             await turn.step()
             try:

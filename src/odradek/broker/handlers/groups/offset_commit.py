@@ -17,7 +17,7 @@ from odradek.broker.handlers.group_requests import (
 from odradek.broker.requests.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
 from odradek.groups.offsets.committing import Commit, CommitRequest
 from odradek.groups.shard.kinds import Committer
-from odradek.groups.shard.offset_table import Place
+from odradek.groups.shard.offset_table import PartitionName
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.net.connection import Connection
 from odradek.net.replies import Chunks
@@ -51,16 +51,16 @@ def handle(
             commits += _commits(broker, name, topic)
     if not commits:
         return _response(request, names, {})
-    asked = _commit_request(context, request, commits)
+    requested = _commit_request(context, request, commits)
     answered: PromptFuture[OffsetCommitResponse] = PromptFuture()
 
-    def answer(verdicts: dict[Place, ErrorCode] | KafkaError) -> None:
+    def answer(verdicts: dict[PartitionName, ErrorCode] | KafkaError) -> None:
         if isinstance(verdicts, KafkaError):
-            verdicts = dict.fromkeys((commit.place for commit in commits), verdicts.code)
+            verdicts = dict.fromkeys((commit.partition_name for commit in commits), verdicts.code)
         if not answered.done():
             answered.set_result(_response(request, names, verdicts))
 
-    commit_then(broker, asked, answer)
+    commit_then(broker, requested, answer)
     return answered
 
 
@@ -157,13 +157,13 @@ async def _commit_many(
             for some in slices(topic.partitions):
                 await turn.step()
                 commits += _commits(broker, name, topic.replace(partitions=list(some)))
-    verdicts: dict[Place, ErrorCode] = {}
+    verdicts: dict[PartitionName, ErrorCode] = {}
     if commits:
-        asked = _commit_request(context, request, commits)
+        requested = _commit_request(context, request, commits)
         try:
-            verdicts = await commit_in_time(broker, asked, await commit_records(broker, turn, asked))
+            verdicts = await commit_in_time(broker, requested, await commit_records(broker, turn, requested))
         except KafkaError as error:
-            verdicts = dict.fromkeys((commit.place for commit in commits), error.code)
+            verdicts = dict.fromkeys((commit.partition_name for commit in commits), error.code)
     response = OffsetCommitResponse(topics=[])
     for topic, name in zip(request.topics, names, strict=True):
         if topic.partitions:
@@ -175,7 +175,7 @@ async def _commit_many(
 
 
 def _response(
-    request: OffsetCommitRequest, names: list[str | None], verdicts: dict[Place, ErrorCode]
+    request: OffsetCommitRequest, names: list[str | None], verdicts: dict[PartitionName, ErrorCode]
 ) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         topics=[
@@ -213,7 +213,7 @@ def _commits(broker: BrokerContext, name: str, topic: OffsetCommitRequestTopic) 
 
 
 def _answer(
-    topic: OffsetCommitRequestTopic, name: str | None, verdicts: dict[Place, ErrorCode]
+    topic: OffsetCommitRequestTopic, name: str | None, verdicts: dict[PartitionName, ErrorCode]
 ) -> OffsetCommitResponseTopic:
     return OffsetCommitResponseTopic(
         name=topic.name,
@@ -223,12 +223,12 @@ def _answer(
 
 
 def _verdict(
-    verdicts: dict[Place, ErrorCode], name: str | None, asked: OffsetCommitRequestPartition
+    verdicts: dict[PartitionName, ErrorCode], name: str | None, requested: OffsetCommitRequestPartition
 ) -> OffsetCommitResponsePartition:
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return OffsetCommitResponsePartition(
-        partition_index=asked.partition_index,
-        error_code=verdicts.get((name or "", asked.partition_index), unknown),
+        partition_index=requested.partition_index,
+        error_code=verdicts.get((name or "", requested.partition_index), unknown),
     )
 
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from odradek.broker.handlers.group_requests import OFFSETS_AT_ONCE, has_partition
 from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
-from odradek.groups.shard.offset_table import Place
+from odradek.groups.shard.offset_table import PartitionName
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.offset_delete import (
     OffsetDeleteRequest,
@@ -22,18 +22,18 @@ async def handle(
     broker: BrokerContext, context: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse:
     turn = broker.turns.begin()
-    places: list[Place] = []
+    partition_names: list[PartitionName] = []
     for topic in request.topics:
         for part in slices(topic.partitions, OFFSETS_AT_ONCE):
             await turn.step()
-            places += [
+            partition_names += [
                 (topic.name, partition.partition_index)
                 for partition in part
                 if has_partition(broker, topic.name, partition.partition_index)
             ]
-    verdicts: dict[Place, ErrorCode] = {}
+    verdicts: dict[PartitionName, ErrorCode] = {}
     try:
-        for some in slices(places, OFFSETS_AT_ONCE):
+        for some in slices(partition_names, OFFSETS_AT_ONCE):
             await turn.step()
             verdicts |= await broker.groups.delete_offsets(request.group_id, some)
     except KafkaError as error:
@@ -46,10 +46,10 @@ async def handle(
 
 
 def _answer(
-    verdicts: dict[Place, ErrorCode], topic: str, asked: OffsetDeleteRequestPartition
+    verdicts: dict[PartitionName, ErrorCode], topic: str, requested: OffsetDeleteRequestPartition
 ) -> OffsetDeleteResponsePartition:
-    code = verdicts.get((topic, asked.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return OffsetDeleteResponsePartition(partition_index=asked.partition_index, error_code=code)
+    code = verdicts.get((topic, requested.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return OffsetDeleteResponsePartition(partition_index=requested.partition_index, error_code=code)
 
 
 SERVED = ApiHandler(47, handle)

@@ -11,7 +11,7 @@ from uuid import UUID
 from odradek.broker.handlers.group_requests import OFFSETS_AT_ONCE
 from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.groups.offsets.fetching import FetchedOffset
-from odradek.groups.shard.offset_table import Place
+from odradek.groups.shard.offset_table import PartitionName
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID
 from odradek.protocol.messages.groups.offset_fetch import (
@@ -60,12 +60,12 @@ async def _fetched(
     broker: BrokerContext,
     turn: Turn,
     group_id: str,
-    wanted: dict[Place, UUID] | None,
+    wanted: dict[PartitionName, UUID] | None,
     *,
     member_id: str | None = None,
     member_epoch: int = -1,
     require_stable: bool,
-) -> dict[Place, FetchedOffset]:
+) -> dict[PartitionName, FetchedOffset]:
     """Many a few at a time: each slice is of one moment."""
     fetch = partial(
         broker.groups.fetch,
@@ -76,7 +76,7 @@ async def _fetched(
     )
     if wanted is None or len(wanted) <= OFFSETS_AT_ONCE:
         return await fetch(wanted)
-    fetched_offsets: dict[Place, FetchedOffset] = {}
+    fetched_offsets: dict[PartitionName, FetchedOffset] = {}
     for some in slices(list(wanted.items()), OFFSETS_AT_ONCE):
         await turn.step()
         fetched_offsets |= await fetch(dict(some))
@@ -123,7 +123,7 @@ def _requested(broker: BrokerContext, topic: OffsetFetchRequestTopics, *, by_id:
     return _Topic(topic.name, ZERO_UUID, topic.partition_indexes)
 
 
-def _wanted(topics: list[_Topic]) -> dict[Place, UUID]:
+def _wanted(topics: list[_Topic]) -> dict[PartitionName, UUID]:
     return {
         (topic.name, index): topic.topic_id
         for topic in topics
@@ -132,7 +132,9 @@ def _wanted(topics: list[_Topic]) -> dict[Place, UUID]:
     }
 
 
-def _found(broker: BrokerContext, fetched: dict[Place, FetchedOffset], *, by_id: bool) -> list[_Topic]:
+def _found(
+    broker: BrokerContext, fetched: dict[PartitionName, FetchedOffset], *, by_id: bool
+) -> list[_Topic]:
     """Returns all that a group has. Offsets of topics that are gone have no id to be named by."""
     by_name: dict[str, list[int]] = {}
     for name, index in sorted(fetched):
@@ -146,7 +148,7 @@ def _found(broker: BrokerContext, fetched: dict[Place, FetchedOffset], *, by_id:
 
 
 def _partition(
-    topic: _Topic, fetched: dict[Place, FetchedOffset], index: int
+    topic: _Topic, fetched: dict[PartitionName, FetchedOffset], index: int
 ) -> OffsetFetchResponsePartitions:
     if topic.name is None:
         return OffsetFetchResponsePartitions(
@@ -201,7 +203,7 @@ async def _one_group(broker: BrokerContext, request: OffsetFetchRequest, version
 
 
 def _old_partition(
-    topic: _Topic, fetched: dict[Place, FetchedOffset], index: int
+    topic: _Topic, fetched: dict[PartitionName, FetchedOffset], index: int
 ) -> OffsetFetchResponsePartition:
     offset = fetched[topic.name or "", index]
     return OffsetFetchResponsePartition(

@@ -31,11 +31,11 @@ async def handle(
     turn = broker.turns.begin()
     outcomes: list[dict[Acl, None] | KafkaError] = []
     filters: list[tuple[int, AclFilter]] = []
-    for number, asked in enumerate(request.filters):
+    for number, acl_filter in enumerate(request.filters):
         await turn.step()
         outcomes.append({})
         try:
-            filters.append((number, _filter(asked)))
+            filters.append((number, _filter(acl_filter)))
         except KafkaError as error:
             outcomes[number] = error.as_outcome()
     deletion = _Deletion(turn, filters)
@@ -74,15 +74,15 @@ class _Deletion:
         return before.difference(acl for _, acl in self.selected)
 
 
-def _filter(asked: DeleteAclsFilter) -> AclFilter:
+def _filter(acl_filter: DeleteAclsFilter) -> AclFilter:
     return new_filter(
-        resource_type=asked.resource_type_filter,
-        name=asked.resource_name_filter,
-        pattern_type=asked.pattern_type_filter,
-        principal=asked.principal_filter,
-        host=asked.host_filter,
-        operation=asked.operation,
-        permission=asked.permission_type,
+        resource_type=acl_filter.resource_type_filter,
+        name=acl_filter.resource_name_filter,
+        pattern_type=acl_filter.pattern_type_filter,
+        principal=acl_filter.principal_filter,
+        host=acl_filter.host_filter,
+        operation=acl_filter.operation,
+        permission=acl_filter.permission_type,
     )
 
 

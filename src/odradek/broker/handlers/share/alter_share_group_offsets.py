@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from odradek.broker.handlers.group_requests import has_partition
 from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.groups.share.group import StateTopic
-from odradek.groups.share.state_formats import SharePlace
+from odradek.groups.share.state_formats import SharePartitionKey
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID
 from odradek.protocol.messages.share.alter_share_group_offsets import (
@@ -73,24 +73,25 @@ async def _topic(
 
     async def begun(partition: tuple[int, int]) -> AlterShareGroupOffsetsResponsePartition:
         index, start_offset = partition
-        return await _partition(broker, name, SharePlace(group_id, topic_id, index), start_offset)
+        return await _partition(broker, name, SharePartitionKey(group_id, topic_id, index), start_offset)
 
     partitions = await turn.gather(begun, list(offsets.items()))
     return AlterShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=partitions)
 
 
 async def _partition(
-    broker: BrokerContext, topic: str, place: SharePlace, start_offset: int
+    broker: BrokerContext, topic: str, partition_key: SharePartitionKey, start_offset: int
 ) -> AlterShareGroupOffsetsResponsePartition:
-    response = AlterShareGroupOffsetsResponsePartition(partition_index=place.partition)
+    response = AlterShareGroupOffsetsResponsePartition(partition_index=partition_key.partition)
     try:
-        if not has_partition(broker, topic, place.partition):
+        if not has_partition(broker, topic, partition_key.partition):
             raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{place.partition}"
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"there is no partition {topic}-{partition_key.partition}",
             )
         if start_offset < 0:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{start_offset} is no offset to begin at")
-        await broker.shares.begin_at(place, start_offset)
+        await broker.shares.begin_at(partition_key, start_offset)
     except KafkaError as error:
         return response.replace(error_code=error.code, error_message=error.message)
     return response

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.broker.handlers.share_state_requests import kept
+from odradek.broker.handlers.share_state_requests import for_each_partition
 from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import KafkaError
 from odradek.protocol.messages.share.delete_share_group_state import (
@@ -16,8 +16,12 @@ from odradek.protocol.messages.share.delete_share_group_state import (
 async def handle(
     broker: BrokerContext, context: RequestContext, request: DeleteShareGroupStateRequest
 ) -> DeleteShareGroupStateResponse:
-    results = await kept(
-        broker, request, lambda store, place, _: store.delete(place), _result, DeleteStateResult
+    results = await for_each_partition(
+        broker,
+        request,
+        lambda store, partition_key, _: store.delete(partition_key),
+        _result,
+        DeleteStateResult,
     )
     return DeleteShareGroupStateResponse(results=results)
 

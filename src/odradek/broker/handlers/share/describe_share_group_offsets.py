@@ -11,7 +11,7 @@ from odradek.broker.fetch.end_offsets import high_watermark_of
 from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.image import SHARE_GROUP_STATE
 from odradek.groups.share.state import UNKNOWN_OFFSET
-from odradek.groups.share.state_formats import SharePlace
+from odradek.groups.share.state_formats import SharePartitionKey
 from odradek.model.errors import KafkaError
 from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.protocol.messages.share.describe_share_group_offsets import (
@@ -33,32 +33,32 @@ async def handle(
     with_lag = context.api_version >= _SINCE_LAG
     turn = broker.turns.begin()
     groups = []
-    for asked in request.groups:
+    for requested in request.groups:
         await turn.step()
-        groups.append(await _group(broker, turn, asked, with_lag=with_lag))
+        groups.append(await _group(broker, turn, requested, with_lag=with_lag))
     return DescribeShareGroupOffsetsResponse(groups=groups)
 
 
 async def _group(
-    broker: BrokerContext, turn: Turn, asked: DescribeShareGroupOffsetsRequestGroup, *, with_lag: bool
+    broker: BrokerContext, turn: Turn, requested: DescribeShareGroupOffsetsRequestGroup, *, with_lag: bool
 ) -> DescribeShareGroupOffsetsResponseGroup:
     try:
-        if asked.topics is None:
+        if requested.topics is None:
             wanted: list[tuple[str, Sequence[int]]] = [
                 (topic.name, sorted(topic.partitions))
-                for topic in (await broker.groups.share_topics(asked.group_id)).values()
+                for topic in (await broker.groups.share_topics(requested.group_id)).values()
             ]
         else:
-            wanted = [(topic.topic_name, topic.partitions) for topic in asked.topics]
+            wanted = [(topic.topic_name, topic.partitions) for topic in requested.topics]
         topics = []
         for name, partitions in wanted:
             await turn.step()
-            topics.append(await _topic(broker, turn, asked.group_id, name, partitions, with_lag=with_lag))
+            topics.append(await _topic(broker, turn, requested.group_id, name, partitions, with_lag=with_lag))
     except KafkaError as error:
         return DescribeShareGroupOffsetsResponseGroup(
-            group_id=asked.group_id, error_code=error.code, error_message=error.message
+            group_id=requested.group_id, error_code=error.code, error_message=error.message
         )
-    return DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id, topics=topics)
+    return DescribeShareGroupOffsetsResponseGroup(group_id=requested.group_id, topics=topics)
 
 
 async def _topic(
@@ -70,27 +70,27 @@ async def _topic(
     for index in partitions:
         await turn.step()
         answers.append(
-            await _partition(broker, name, SharePlace(group_id, topic_id, index), with_lag=with_lag)
+            await _partition(broker, name, SharePartitionKey(group_id, topic_id, index), with_lag=with_lag)
         )
     return DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=answers)
 
 
 async def _partition(
-    broker: BrokerContext, topic: str, place: SharePlace, *, with_lag: bool
+    broker: BrokerContext, topic: str, partition_key: SharePartitionKey, *, with_lag: bool
 ) -> DescribeShareGroupOffsetsResponsePartition:
     unread = DescribeShareGroupOffsetsResponsePartition(
-        partition_index=place.partition, start_offset=UNKNOWN_OFFSET
+        partition_index=partition_key.partition, start_offset=UNKNOWN_OFFSET
     )
-    if place.topic_id == ZERO_UUID or not _is_kept(broker):
+    if partition_key.topic_id == ZERO_UUID or not _is_kept(broker):
         return unread
     try:
-        state = await broker.shares.keeper.summary(place)
+        state = await broker.shares.keeper.summary(partition_key)
         if state.start_offset == UNKNOWN_OFFSET:
             return unread
         response = unread.replace(start_offset=state.start_offset, leader_epoch=state.leader_epoch)
         if not with_lag:
             return response
-        end_offset = await high_watermark_of(broker, TopicPartition(topic, place.partition))
+        end_offset = await high_watermark_of(broker, TopicPartition(topic, partition_key.partition))
         lag = end_offset - state.start_offset - state.complete_count
         return response.replace(lag=max(lag, 0))
     except KafkaError as error:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from functools import partial
 
-from odradek.broker.handlers.share_state_requests import kept
+from odradek.broker.handlers.share_state_requests import for_each_partition
 from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.share.state_store import ShareStateStore
 from odradek.cluster.image import ClusterImage
-from odradek.groups.share.state_formats import SharePlace
+from odradek.groups.share.state_formats import SharePartitionKey
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.share.initialize_share_group_state import (
     InitializeShareGroupStateRequest,
@@ -27,7 +27,7 @@ from odradek.protocol.messages.share.initialize_share_group_state import (
 async def handle(
     broker: BrokerContext, context: RequestContext, request: InitializeShareGroupStateRequest
 ) -> InitializeShareGroupStateResponse:
-    results = await kept(
+    results = await for_each_partition(
         broker,
         request,
         partial(_initialize, broker.image),
@@ -38,15 +38,16 @@ async def handle(
 
 
 def _initialize(
-    image: ClusterImage, store: ShareStateStore, place: SharePlace, asked: PartitionData
+    image: ClusterImage, store: ShareStateStore, partition_key: SharePartitionKey, requested: PartitionData
 ) -> Awaitable[None]:
     """Initializes the state. Raises UNKNOWN_TOPIC_OR_PARTITION: no state is kept for a partition that does not exist."""
-    topic = image.topics_by_id.get(place.topic_id)
-    if topic is None or not 0 <= place.partition < len(topic.partitions):
+    topic = image.topics_by_id.get(partition_key.topic_id)
+    if topic is None or not 0 <= partition_key.partition < len(topic.partitions):
         raise KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {place.partition} of topic {place.topic_id}"
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"no partition {partition_key.partition} of topic {partition_key.topic_id}",
         )
-    return store.initialize(place, asked.state_epoch, asked.start_offset)
+    return store.initialize(partition_key, requested.state_epoch, requested.start_offset)
 
 
 def _result(partition: int, outcome: KafkaError | None) -> PartitionResult:

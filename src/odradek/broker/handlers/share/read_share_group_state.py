@@ -5,7 +5,7 @@ No earlier leader may read or write from then on: FENCED_LEADER_EPOCH. What is n
 
 from __future__ import annotations
 
-from odradek.broker.handlers.share_state_requests import kept
+from odradek.broker.handlers.share_state_requests import for_each_partition
 from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState
 from odradek.model.errors import KafkaError
@@ -21,10 +21,10 @@ from odradek.protocol.messages.share.read_share_group_state import (
 async def handle(
     broker: BrokerContext, context: RequestContext, request: ReadShareGroupStateRequest
 ) -> ReadShareGroupStateResponse:
-    results = await kept(
+    results = await for_each_partition(
         broker,
         request,
-        lambda store, place, partition: store.read(place, partition.leader_epoch),
+        lambda store, partition_key, partition: store.read(partition_key, partition.leader_epoch),
         _result,
         ReadStateResult,
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from odradek.broker.handlers.share_state_requests import kept
+from odradek.broker.handlers.share_state_requests import for_each_partition
 from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.groups.share.state import Summary
 from odradek.model.errors import KafkaError
@@ -25,8 +25,12 @@ async def handle(
     broker: BrokerContext, context: RequestContext, request: ReadShareGroupStateSummaryRequest
 ) -> ReadShareGroupStateSummaryResponse:
     make_result = partial(_result, with_counts=context.api_version >= _SINCE_COUNTS)
-    results = await kept(
-        broker, request, lambda store, place, _: store.summary(place), make_result, ReadStateSummaryResult
+    results = await for_each_partition(
+        broker,
+        request,
+        lambda store, partition_key, _: store.summary(partition_key),
+        make_result,
+        ReadStateSummaryResult,
     )
     return ReadShareGroupStateSummaryResponse(results=results)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from odradek.broker.handlers.share_acknowledging import (
     AcknowledgementOutcome,
     AcknowledgementTask,
-    ReadPlace,
+    ReadPartition,
     acknowledge,
     close_session,
     lock_ms,
@@ -39,13 +39,13 @@ async def handle(
         session_of(broker, key, request.share_session_epoch, context.connection)
     except KafkaError as error:
         return ShareAcknowledgeResponse(error_code=error.code, error_message=error.message)
-    said = [
+    acknowledgements = [
         ((topic.topic_id, partition.partition_index), partition.acknowledgement_batches)
         for topic in request.topics
         for partition in topic.partitions
     ]
     renews = context.api_version >= _SINCE_RENEWAL and request.is_renew_ack
-    verdicts = await acknowledge(broker, key, said, renews=renews, access=context.access)
+    verdicts = await acknowledge(broker, key, acknowledgements, renews=renews, access=context.access)
     if request.share_session_epoch == CLOSING:
         await close_session(broker, key)
     response = ShareAcknowledgeResponse(responses=_topic_responses(verdicts))
@@ -55,7 +55,7 @@ async def handle(
 
 
 def _topic_responses(
-    verdicts: dict[ReadPlace, AcknowledgementOutcome],
+    verdicts: dict[ReadPartition, AcknowledgementOutcome],
 ) -> list[ShareAcknowledgeTopicResponse]:
     topics: dict[object, ShareAcknowledgeTopicResponse] = {}
     for (topic_id, index), verdict in verdicts.items():

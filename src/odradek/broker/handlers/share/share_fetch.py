@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from odradek.broker.handlers.share_acknowledging import (
     AcknowledgementOutcome,
     AcknowledgementTask,
-    ReadPlace,
+    ReadPartition,
     acknowledge,
     check_readable,
     close_session,
@@ -27,7 +27,7 @@ from odradek.broker.requests.throttling import fetch_bytes_max
 from odradek.broker.sessions.share_sessions import CLOSING, OPENING, ShareSession, ShareSessionKey
 from odradek.broker.share.partitions import LivePartition
 from odradek.broker.share.reading import AcquiredBatches, FetchedRange, FetchLimits, acquire, read_acquirable
-from odradek.groups.share.state_formats import SharePlace
+from odradek.groups.share.state_formats import SharePartitionKey
 from odradek.model.errors import ErrorCode, ErrorContent, KafkaError
 from odradek.protocol.messages.share.share_fetch import (
     AcquiredRecords,
@@ -54,7 +54,7 @@ async def _fetch(
     broker: BrokerContext, context: RequestContext, request: ShareFetchRequest
 ) -> ShareFetchResponse:
     epoch = request.share_session_epoch
-    said = [
+    acknowledgements = [
         ((topic.topic_id, partition.partition_index), partition.acknowledgement_batches)
         for topic in request.topics
         for partition in topic.partitions
@@ -62,11 +62,11 @@ async def _fetch(
     ]
     try:
         key = member_of(broker, AcknowledgementTask(request.group_id, request.member_id, epoch))
-        session = await _session(broker, context, request, key, acknowledges=bool(said))
+        session = await _session(broker, context, request, key, acknowledges=bool(acknowledgements))
     except KafkaError as error:
         return ShareFetchResponse(error_code=error.code, error_message=error.message)
     renews = context.api_version >= _SINCE_MODES and request.is_renew_ack
-    verdicts = await acknowledge(broker, key, said, renews=renews, access=context.access)
+    verdicts = await acknowledge(broker, key, acknowledgements, renews=renews, access=context.access)
     fetching = _SessionFetch(broker, context, request, key, session)
     if epoch == CLOSING:
         await close_session(broker, key)
@@ -114,8 +114,8 @@ class _SessionFetch:
     request: ShareFetchRequest
     key: ShareSessionKey
     session: ShareSession
-    found: dict[ReadPlace, AcquiredBatches] = field(default_factory=dict)
-    refused: dict[ReadPlace, ErrorContent] = field(default_factory=dict)
+    found: dict[ReadPartition, AcquiredBatches] = field(default_factory=dict)
+    refused: dict[ReadPartition, ErrorContent] = field(default_factory=dict)
     beside: ReadProgress = field(default_factory=ReadProgress)
 
     async def run(self) -> None:
@@ -139,31 +139,31 @@ class _SessionFetch:
                 waking.stop()
         self.session.rotate()
 
-    async def _lives(self, seconds: float) -> list[tuple[ReadPlace, LivePartition]]:
+    async def _lives(self, seconds: float) -> list[tuple[ReadPartition, LivePartition]]:
         """Returns the session's partitions that can be read; others are refused, and those still loading are read later."""
         shares = self.broker.shares
         turn = self.broker.turns.begin()
-        loads: dict[ReadPlace, asyncio.Task[LivePartition]] = {}
-        for place in list(self.session.partitions):
+        loads: dict[ReadPartition, asyncio.Task[LivePartition]] = {}
+        for read_partition in list(self.session.partitions):
             await turn.step()
-            share_place = SharePlace(self.key.group_id, *place)
+            partition_key = SharePartitionKey(self.key.group_id, *read_partition)
             try:
-                check_readable(self.broker, self.context.access, place)
-                if shares.loaded(share_place) is None:
-                    loads[place] = shares.load(share_place)
+                check_readable(self.broker, self.context.access, read_partition)
+                if shares.loaded(partition_key) is None:
+                    loads[read_partition] = shares.load(partition_key)
             except KafkaError as error:
-                self.refused[place] = ErrorContent.of(error)
+                self.refused[read_partition] = ErrorContent.of(error)
         self.refused.update(await _ended(loads, seconds))
-        places = []
-        for place in list(self.session.partitions):
+        live_partitions = []
+        for read_partition in list(self.session.partitions):
             await turn.step()
-            if place not in self.refused:
-                live = shares.loaded(SharePlace(self.key.group_id, *place))
+            if read_partition not in self.refused:
+                live = shares.loaded(SharePartitionKey(self.key.group_id, *read_partition))
                 if live is not None:
-                    places.append((place, live))
-        return places
+                    live_partitions.append((read_partition, live))
+        return live_partitions
 
-    def _read(self, lives: Sequence[tuple[ReadPlace, LivePartition]], *, is_over: bool) -> Missing | None:
+    def _read(self, lives: Sequence[tuple[ReadPartition, LivePartition]], *, is_over: bool) -> Missing | None:
         """Returns what another thread should bring first; nothing is acquired then."""
         config = self.broker.config
         limit = min(self.request.max_bytes, config.server.fetch_max_bytes)
@@ -171,9 +171,9 @@ class _SessionFetch:
         if self.broker.quotas.active:
             limit = min(limit, max(fetch_bytes_max(self.broker, self.context), 1))
         enough = max(_LOOK_BYTES, self.request.min_bytes)
-        seen: list[tuple[ReadPlace, FetchedRange]] = []
+        seen: list[tuple[ReadPartition, FetchedRange]] = []
         total = 0
-        for place, live in lives:
+        for read_partition, live in lives:
             try:
                 fetched_range = read_acquirable(
                     live,
@@ -184,16 +184,16 @@ class _SessionFetch:
             except NotAtHand as not_at_hand:
                 return not_at_hand.missing
             except KafkaError as error:
-                self.refused[place] = ErrorContent.of(error)
+                self.refused[read_partition] = ErrorContent.of(error)
                 continue
             if fetched_range is not None:
-                seen.append((place, fetched_range))
+                seen.append((read_partition, fetched_range))
                 total += fetched_range.size_bytes
         if total >= self.request.min_bytes or is_over or self.refused:
             self._acquire(seen)
         return None
 
-    def _acquire(self, seen: Sequence[tuple[ReadPlace, FetchedRange]]) -> None:
+    def _acquire(self, seen: Sequence[tuple[ReadPartition, FetchedRange]]) -> None:
         request = self.request
         by_batches = self.context.api_version < _SINCE_MODES or request.share_acquire_mode != _RECORD_LIMIT
         room = FetchLimits(
@@ -202,12 +202,12 @@ class _SessionFetch:
             batch_size=request.batch_size,
         )
         now_ms = self.broker.shares.now_ms()
-        for place, fetched in seen:
+        for read_partition, fetched in seen:
             if room.records <= 0:
                 break
             acquired = acquire(fetched, self.key.member_id, room, now_ms)
             if acquired is not None:
-                self.found[place] = acquired
+                self.found[read_partition] = acquired
                 self._trace(fetched.live.partition, acquired)
 
     def _trace(self, partition: Partition, acquired: AcquiredBatches) -> None:
@@ -224,17 +224,17 @@ class _SessionFetch:
 
 
 async def _ended(
-    loads: dict[ReadPlace, asyncio.Task[LivePartition]], seconds: float
-) -> dict[ReadPlace, ErrorContent]:
+    loads: dict[ReadPartition, asyncio.Task[LivePartition]], seconds: float
+) -> dict[ReadPartition, ErrorContent]:
     """Wait for the partitions that are being loaded; those that cannot be. They are loaded on when time is up."""
-    refused: dict[ReadPlace, ErrorContent] = {}
+    refused: dict[ReadPartition, ErrorContent] = {}
     try:
         async with asyncio.timeout(max(seconds, 0.001)):
-            for place, task in loads.items():
+            for read_partition, task in loads.items():
                 try:
                     await outcome_of(task)
                 except KafkaError as error:
-                    refused[place] = ErrorContent.of(error)
+                    refused[read_partition] = ErrorContent.of(error)
     except TimeoutError:
         pass
     return refused
@@ -243,7 +243,7 @@ async def _ended(
 class _PartitionWatch:
     """Watches partitions, from the moment it is made, for anything that may bring records."""
 
-    def __init__(self, lives: Sequence[tuple[ReadPlace, LivePartition]]) -> None:
+    def __init__(self, lives: Sequence[tuple[ReadPartition, LivePartition]]) -> None:
         self._lives = [live for _, live in lives]
         self._event = asyncio.Event()
         for live in self._lives:
@@ -270,19 +270,19 @@ class _PartitionWatch:
 
 
 async def _topic_responses(
-    broker: BrokerContext, verdicts: dict[ReadPlace, AcknowledgementOutcome], fetching: _SessionFetch
+    broker: BrokerContext, verdicts: dict[ReadPartition, AcknowledgementOutcome], fetching: _SessionFetch
 ) -> list[ShareFetchableTopicResponse]:
     turn = broker.turns.begin()
     topics: dict[object, ShareFetchableTopicResponse] = {}
-    for place in dict.fromkeys([*verdicts, *fetching.refused, *fetching.found]):
+    for read_partition in dict.fromkeys([*verdicts, *fetching.refused, *fetching.found]):
         await turn.step()
-        topic_id, index = place
+        topic_id, index = read_partition
         topic = topics.get(topic_id)
         if topic is None:
             topic = topics[topic_id] = ShareFetchableTopicResponse(topic_id=topic_id, partitions=[])
-        verdict = verdicts.get(place, AcknowledgementOutcome(ErrorCode.NONE))
-        refused = fetching.refused.get(place)
-        acquired = fetching.found.get(place)
+        verdict = verdicts.get(read_partition, AcknowledgementOutcome(ErrorCode.NONE))
+        refused = fetching.refused.get(read_partition)
+        acquired = fetching.found.get(read_partition)
         topic.partitions.append(
             PartitionData(
                 partition_index=index,

@@ -6,7 +6,7 @@ start (v1) is counted here, from the batches.
 
 from __future__ import annotations
 
-from odradek.broker.handlers.share_state_requests import kept
+from odradek.broker.handlers.share_state_requests import for_each_partition
 from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.groups.share.state import StateChange
 from odradek.groups.share.state_formats import unlisted
@@ -24,22 +24,22 @@ from odradek.protocol.messages.share.write_share_group_state import (
 async def handle(
     broker: BrokerContext, context: RequestContext, request: WriteShareGroupStateRequest
 ) -> WriteShareGroupStateResponse:
-    results = await kept(
+    results = await for_each_partition(
         broker,
         request,
-        lambda store, place, partition: store.write(place, _change(partition)),
+        lambda store, partition_key, partition: store.write(partition_key, _change(partition)),
         _result,
         WriteStateResult,
     )
     return WriteShareGroupStateResponse(results=results)
 
 
-def _change(asked: PartitionData) -> StateChange:
+def _change(requested: PartitionData) -> StateChange:
     try:
-        batches = unlisted(asked.state_batches)
+        batches = unlisted(requested.state_batches)
     except MalformedMessage as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
-    return StateChange(asked.state_epoch, asked.leader_epoch, asked.start_offset, batches)
+    return StateChange(requested.state_epoch, requested.leader_epoch, requested.start_offset, batches)
 
 
 def _result(partition: int, outcome: KafkaError | None) -> PartitionResult:

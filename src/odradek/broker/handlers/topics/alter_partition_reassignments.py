@@ -54,17 +54,17 @@ async def handle(
     )
 
 
-def _reassignment(topic: str, asked: ReassignablePartition) -> Reassignment:
+def _reassignment(topic: str, requested: ReassignablePartition) -> Reassignment:
     return Reassignment(
         topic=topic,
-        partition=asked.partition_index,
-        replicas=None if asked.replicas is None else tuple(map(BrokerId, asked.replicas)),
+        partition=requested.partition_index,
+        replicas=None if requested.replicas is None else tuple(map(BrokerId, requested.replicas)),
     )
 
 
-def _result(asked: ReassignablePartition, error: KafkaError | None) -> ReassignablePartitionResponse:
+def _result(requested: ReassignablePartition, error: KafkaError | None) -> ReassignablePartitionResponse:
     return ReassignablePartitionResponse(
-        partition_index=asked.partition_index,
+        partition_index=requested.partition_index,
         error_code=ErrorCode.NONE if error is None else error.code,
         error_message=None if error is None else error.message,
     )

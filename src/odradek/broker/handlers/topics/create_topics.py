@@ -80,8 +80,8 @@ async def handle(
         planned.clear()
     for some in together(list(planned.values()), lambda new: _partition_count(broker, new)):
         await turn.step()
-        made = await broker.controller.create_topics(some, validate_only=request.validate_only)
-        outcomes.update((new.name, outcome) for new, outcome in zip(some, made, strict=True))
+        created = await broker.controller.create_topics(some, validate_only=request.validate_only)
+        outcomes.update((new.name, outcome) for new, outcome in zip(some, created, strict=True))
     descriptions = _Descriptions(broker, left=broker.config.network.max_request_elements)
     topics = await turn.map(lambda name: _result(name, outcomes[name], descriptions), names)
     return CreateTopicsResponse(throttle_time_ms=mutations.throttle_time_ms, topics=topics)

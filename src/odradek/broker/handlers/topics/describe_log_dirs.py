@@ -40,10 +40,10 @@ def _result(
 ) -> DescribeLogDirsResult:
     if state.offline:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=state.path)
-    held = [(partition.name, partition.log.size_bytes, 0, False) for partition in state.partitions]
-    held += [(future.name, future.size_bytes, future.offset_lag, True) for future in futures]
+    present = [(partition.name, partition.log.size_bytes, 0, False) for partition in state.partitions]
+    present += [(future.name, future.size_bytes, future.offset_lag, True) for future in futures]
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for name, size_bytes, offset_lag, is_future in held:
+    for name, size_bytes, offset_lag, is_future in present:
         if wanted is not None and name not in wanted:
             continue
         topic = topics.setdefault(name.topic, DescribeLogDirsTopic(name=name.topic, partitions=[]))

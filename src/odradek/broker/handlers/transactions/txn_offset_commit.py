@@ -16,7 +16,7 @@ from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestCo
 from odradek.cluster.image import CONSUMER_OFFSETS
 from odradek.groups.offsets.committing import Commit, CommitRequest
 from odradek.groups.shard.kinds import Committer, check_group_id
-from odradek.groups.shard.offset_table import Place
+from odradek.groups.shard.offset_table import PartitionName
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.protocol.messages.transactions.txn_offset_commit import (
@@ -50,12 +50,12 @@ async def handle(
         for some in slices(topic.partitions) if name is not None else ():
             await turn.step()
             commits += _commits(broker, name or "", some)
-    verdicts: dict[Place, ErrorCode] = {}
+    verdicts: dict[PartitionName, ErrorCode] = {}
     if commits:
         try:
             verdicts = await _commit(broker, turn, context.api_version, request, commits)
         except KafkaError as error:
-            verdicts = dict.fromkeys((commit.place for commit in commits), error.code)
+            verdicts = dict.fromkeys((commit.partition_name for commit in commits), error.code)
     topics = []
     for topic, name in zip(request.topics, names, strict=True):
         partitions = await turn.map(partial(_answer, verdicts, name), topic.partitions)
@@ -74,15 +74,15 @@ def _name(broker: BrokerContext, topic: TxnOffsetCommitRequestTopic, *, by_id: b
 
 
 def _answer(
-    verdicts: dict[Place, ErrorCode], topic: str | None, asked: TxnOffsetCommitRequestPartition
+    verdicts: dict[PartitionName, ErrorCode], topic: str | None, requested: TxnOffsetCommitRequestPartition
 ) -> TxnOffsetCommitResponsePartition:
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    code = verdicts.get((topic or "", asked.partition_index), unknown)
-    return TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
+    code = verdicts.get((topic or "", requested.partition_index), unknown)
+    return TxnOffsetCommitResponsePartition(partition_index=requested.partition_index, error_code=code)
 
 
 def _commits(
-    broker: BrokerContext, topic: str, asked: Sequence[TxnOffsetCommitRequestPartition]
+    broker: BrokerContext, topic: str, requested: Sequence[TxnOffsetCommitRequestPartition]
 ) -> list[Commit]:
     """Returns the commits whose partition exists."""
     return [
@@ -94,14 +94,14 @@ def _commits(
             leader_epoch=partition.committed_leader_epoch,
             metadata=partition.committed_metadata,
         )
-        for partition in asked
+        for partition in requested
         if has_partition(broker, topic, partition.partition_index)
     ]
 
 
 async def _commit(
     broker: BrokerContext, turn: Turn, version: int, request: TxnOffsetCommitRequest, commits: list[Commit]
-) -> dict[Place, ErrorCode]:
+) -> dict[PartitionName, ErrorCode]:
     check_group_id(request.group_id)
     committer = Committer(
         member_id=request.member_id,
@@ -110,16 +110,16 @@ async def _commit(
         is_transactional=True,
         api_version=version,
     )
-    asked = CommitRequest(
+    requested = CommitRequest(
         group_id=request.group_id,
         committer=committer,
         commits=commits,
         producer=BatchProducer(request.producer_id, request.producer_epoch),
     )
-    made = await commit_records(broker, turn, asked)
+    prepared = await commit_records(broker, turn, requested)
     await _admit(broker, version, request)
     # Nothing is awaited from here until the shard has appended: what was verified is still true.
-    return await commit_in_time(broker, asked, made)
+    return await commit_in_time(broker, requested, prepared)
 
 
 async def _admit(broker: BrokerContext, version: int, request: TxnOffsetCommitRequest) -> None:
@@ -128,11 +128,11 @@ async def _admit(broker: BrokerContext, version: int, request: TxnOffsetCommitRe
     A marker that comes while the coordinator is asked voids its answer: the transaction that it spoke of may be over, and the
     offsets would begin one that no one ends.
     """
-    place = TopicPartition(CONSUMER_OFFSETS, broker.groups.shards.index_for(request.group_id))
+    log_name = TopicPartition(CONSUMER_OFFSETS, broker.groups.shards.index_for(request.group_id))
     broker.groups.shards.shard(
-        place.partition
+        log_name.partition
     )  # NOT_COORDINATOR says where to look; a partition that is missing does not
-    partition = broker.replicas.leader(*place)
+    partition = broker.replicas.leader(*log_name)
     before = partition.log.producers.get(request.producer_id)
     _check_epoch(before, request)
     if _is_under_way(before, request):
@@ -142,10 +142,10 @@ async def _admit(broker: BrokerContext, version: int, request: TxnOffsetCommitRe
         producer_id=request.producer_id,
         producer_epoch=request.producer_epoch,
         adds=version >= _SINCE_ADDED_BY_ITSELF,
-        partitions=frozenset({place}),
+        partitions=frozenset({log_name}),
     )
     verdicts = await broker.verifier.verify(question)
-    verdict = verdicts[place]
+    verdict = verdicts[log_name]
     if verdict is ErrorCode.TRANSACTION_ABORTABLE and version < _SINCE_ABORTABLE:
         verdict = ErrorCode.INVALID_TXN_STATE
     if verdict is ErrorCode.NETWORK_EXCEPTION:

@@ -12,16 +12,17 @@ snapshot that it can use, or with the first command while nothing has been delet
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from odradek.client import FatalTransactionError, NewTopic, TransactionError
 from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.admin.ensured_topics import ensure_topic_async
 from odradek.client.consumer.aio import AsyncConsumer
 from odradek.client.producer.aio import AsyncProducer
+from odradek.model.aliases import ClientSettings
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.real_clock import SystemEntropy
@@ -99,7 +100,7 @@ class CommandTopic:
         self,
         servers: str,
         service_id: str,
-        settings: Mapping[str, Any],
+        settings: ClientSettings,
         apply: Apply,
         snapshots: SnapshotSource | None = None,
         commands_between: int = _COMMANDS_BETWEEN,

@@ -15,6 +15,7 @@ from typing import Any, Final
 from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.consumer.aio import AsyncConsumer
 from odradek.dead_letters.processing_log import left_out_of
+from odradek.model.aliases import ClientSettings
 from odradek.model.errors import OdradekError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock
@@ -121,7 +122,7 @@ class ErrorStatistics:
     def __init__(
         self,
         servers: str,
-        settings: Mapping[str, Any],
+        settings: ClientSettings,
         catalog: Callable[[], SqlCatalog],
         clock: Clock | None = None,
     ) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from odradek.client import NewTopic
 from odradek.client.admin.aio import AsyncAdmin
+from odradek.model.aliases import ClientSettings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.sql.metastore.catalog import Source
 from odradek.values.errors import SqlError
@@ -52,7 +53,7 @@ class SourceTopics:
     """
 
     servers: str
-    settings: Mapping[str, Any] = field(repr=False)
+    settings: ClientSettings = field(repr=False)
 
     def _admin(self) -> AsyncAdmin:
         return AsyncAdmin(self.servers, **self.settings)
