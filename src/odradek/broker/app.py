@@ -116,7 +116,7 @@ class Broker:
         self._producer_ids: ProducerIds | None = None
         self._coordinators = CoordinatorRuntime()
         self._kinds: CoordinatorKinds | None = None
-        self._existing_listeners: SecureListeners | None = None
+        self._own_listeners: SecureListeners | None = None
         self._handlers = Handlers()
         self._trail: AuditTrail | None = None
         self.isr_counts: Final = IsrCounts()
@@ -178,11 +178,9 @@ class Broker:
 
     @property
     def _listeners(self) -> SecureListeners:
-        if self._existing_listeners is None:
-            self._existing_listeners = SecureListeners(
-                self._config, self._runtime, lambda: self.context.image
-            )
-        return self._existing_listeners
+        if self._own_listeners is None:
+            self._own_listeners = SecureListeners(self._config, self._runtime, lambda: self.context.image)
+        return self._own_listeners
 
     async def _start(self) -> None:
         runtime = self._runtime

@@ -25,7 +25,7 @@ from odradek.protocol.acls import (
 from odradek.security.acl_decision import DECIDING_SETTINGS, AclDecision, AclJudge, DecidedBy
 from odradek.security.acls import Acl, AclFilter, AclPattern, canonical_host, new_acl
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Command = TypeVar("Command", bound=Callable[..., object])
 
 _KINDS: Final = {
     "topic": AclResourceType.TOPIC,

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import click
 
@@ -22,7 +22,7 @@ from odradek.model.safe_text import safe_json
 from odradek.security.audit import AUDIT_TOPIC
 from odradek.security.audit_search import AuditDocument, audit_document, fits
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Command = TypeVar("Command", bound=Callable[..., object])
 
 _POLL_S: Final = 0.25
 _SHOWN: Final = ("kind", "outcome", "principal", "host", "api", "operation")

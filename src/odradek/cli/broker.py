@@ -16,7 +16,7 @@ from odradek.cli.output import print_json, print_table, remark
 from odradek.model.errors import ConfigError
 from odradek.net import listener_pages
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Command = TypeVar("Command", bound=Callable[..., object])
 
 _CLIENT_COLUMNS: Final = ("client", "instance", "software", "address", "pushes", "last", "metrics")
 _STAGES: Final = ("queued", "handled", "waited", "response_queued", "sent")

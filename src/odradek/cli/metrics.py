@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:
     metrics_page = lazy("odradek.net.metrics_page")
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Command = TypeVar("Command", bound=Callable[..., object])
 _NAMES: Final = ("metrics", "metrics_token_file", "metrics_certificate", "metrics_key")
 
 

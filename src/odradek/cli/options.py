@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
@@ -18,7 +18,7 @@ else:
     access = lazy("odradek.cli.access")
     settings_file = lazy("odradek.client.settings.settings_file")
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Command = TypeVar("Command", bound=Callable[..., object])
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 

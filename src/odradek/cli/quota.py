@@ -15,7 +15,7 @@ from odradek.client.admin.quotas import QUOTA_MEANINGS
 from odradek.model.java_numbers import finite_number
 from odradek.model.near_names import near_name
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Command = TypeVar("Command", bound=Callable[..., object])
 
 ANY: Final = ""
 
@@ -61,7 +61,7 @@ def quota() -> None:
 @_entity_options
 @bootstrap_option
 @json_option
-def list_(bootstrap: str, as_json: bool, **named: Any) -> None:
+def list_(bootstrap: str, as_json: bool, **named: object) -> None:
     """List quotas: all of them, or those of the named entities."""
     with open_admin(bootstrap) as admin:
         quotas = admin.describe_quotas(_entity(named, required=False))
@@ -84,7 +84,7 @@ def list_(bootstrap: str, as_json: bool, **named: Any) -> None:
 @click.argument("limits", metavar="QUOTA=NUMBER...", nargs=-1, required=True)
 @_entity_options
 @bootstrap_option
-def set_(limits: tuple[str, ...], bootstrap: str, **named: Any) -> None:
+def set_(limits: tuple[str, ...], bootstrap: str, **named: object) -> None:
     """Set quotas; they are effective at once.
 
     \b
@@ -105,7 +105,7 @@ def set_(limits: tuple[str, ...], bootstrap: str, **named: Any) -> None:
 @click.argument("keys", metavar="[QUOTA]...", nargs=-1)
 @_entity_options
 @bootstrap_option
-def delete(keys: tuple[str, ...], bootstrap: str, **named: Any) -> None:
+def delete(keys: tuple[str, ...], bootstrap: str, **named: object) -> None:
     """Remove quotas of the named entities; all that they have when no QUOTA is given."""
     entity = _entity(named, required=True)
     for key in keys:

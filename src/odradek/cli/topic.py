@@ -13,6 +13,7 @@ from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, complete_topics, json_option, pairs
 from odradek.cli.output import confirm, print_json, print_table, remark, say, say_lines, warn
 from odradek.config.topic import ineffective
+from odradek.model.aliases import Json
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
 
@@ -133,7 +134,7 @@ def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
         _print_described(described)
 
 
-def _described(admin: Admin, topic_description: TopicDescription) -> dict[str, Any]:
+def _described(admin: Admin, topic_description: TopicDescription) -> dict[str, Json]:
     resource = client.ConfigResource.topic(topic_description.name)
     entries = admin.describe_configs([resource])[resource]
     wanted = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -257,7 +257,7 @@ def hanging(admin: Admin, topics: Iterable[str], before_ms: int) -> list[OpenTra
     return [suspect for suspect in suspects if (suspect.producer_id, suspect.partition) not in known]
 
 
-def _hanging_row(open_transaction: OpenTransaction) -> tuple[Any, ...]:
+def _hanging_row(open_transaction: OpenTransaction) -> tuple[object, ...]:
     return (
         open_transaction.partition.topic,
         open_transaction.partition.partition,
@@ -269,7 +269,7 @@ def _hanging_row(open_transaction: OpenTransaction) -> tuple[Any, ...]:
     )
 
 
-def _print(columns: tuple[str, ...], rows: list[tuple[Any, ...]], as_json: bool) -> None:
+def _print(columns: tuple[str, ...], rows: Sequence[tuple[object, ...]], as_json: bool) -> None:
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     elif rows:

@@ -105,7 +105,7 @@ def _in_parts(
     path: str,
     of: Callable[[ClusterImage], Parted[K, V]],
     into: Callable[[ClusterImage, Parted[K, V]], ClusterImage],
-    encode: Callable[[Mapping[K, V]], Any],
+    encode: Callable[[Mapping[K, V]], object],
     decode: Callable[[Any], Mapping[K, V]],
 ) -> tuple[Document[Mapping[K, V]], ...]:
     """Returns a document for each part of a mapping."""
@@ -201,7 +201,7 @@ def part_of(pattern: acls.AclPattern) -> int:
     return zlib.crc32(f"{pattern.resource_type:d}:{pattern.name}".encode()) % ACL_PARTS
 
 
-def _encode_acls(part: AclPart) -> list[list[Any]]:
+def _encode_acls(part: AclPart) -> list[list[object]]:
     return sorted(
         [
             int(acl.pattern.resource_type),

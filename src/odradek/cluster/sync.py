@@ -136,7 +136,7 @@ def _replicas(stored: Any) -> frozenset[ReplicaId]:
     return frozenset((UUID(topic_id), int(index)) for topic_id, index in stored)
 
 
-def _bytes(value: Any) -> bytes:
+def _bytes(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
@@ -188,7 +188,7 @@ def _topic_pieces(topic: TopicImage, pieces: list[bytes]) -> Steps[None]:
 
 def delta(before: ClusterImage, after: ClusterImage) -> Steps[bytes]:
     """Encodes the difference between one image of a controller and a later one of the same."""
-    update: dict[str, Any] = {**_head(after), "from": before.version}
+    update: dict[str, object] = {**_head(after), "from": before.version}
     if after.brokers != before.brokers:
         update["brokers"] = [_broker_as_json(broker) for broker in after.brokers]
     if not before.topics.keys() <= after.topics.keys():
@@ -266,7 +266,7 @@ def _size_of(change: Mapping[str, Any]) -> int:
     return 1 + len(change.get("changed", ())) + len(change.get("partitions", ()))
 
 
-def _head(image: ClusterImage) -> dict[str, Any]:
+def _head(image: ClusterImage) -> dict[str, object]:
     return {
         "format": _FORMAT,
         "version": image.version,
@@ -331,7 +331,7 @@ def _changed_topic(present: TopicImage | None, name: str, change: Mapping[str, A
     return replace(present, partitions=tuple(partitions))
 
 
-def _broker_as_json(broker: BrokerImage) -> list[Any]:
+def _broker_as_json(broker: BrokerImage) -> list[object]:
     """Encodes a broker. One without a control plane has the form before there were any, so that older brokers can read it."""
     control_plane = [] if broker.control_plane is None else [broker.control_plane]
     return [

@@ -56,7 +56,7 @@ def members(text: str, position: int = 0, *, apart: Collection[str] = ()) -> Ite
         raise json.JSONDecodeError("Extra data", text, position)
 
 
-def _members(text: str, position: int, apart: Collection[str]) -> Generator[tuple[str, Any], None, int]:
+def _members(text: str, position: int, apart: Collection[str]) -> Generator[tuple[str, object], None, int]:
     position = _expect(text, _skip(text, position), "{")
     position = _skip(text, position)
     if text[position : position + 1] == "}":

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from odradek.cluster.image import NO_LEADER, PartitionImage, TopicImage
+from odradek.model.aliases import Json
 from odradek.model.ids import BrokerId, LeaderEpoch
 
 
@@ -24,7 +25,7 @@ def topic_from(name: str, data: bytes) -> TopicImage:
     return topic_from_json(name, json.loads(data))
 
 
-def topic_as_json(topic: TopicImage) -> dict[str, Any]:
+def topic_as_json(topic: TopicImage) -> dict[str, Json]:
     return {
         "id": str(topic.topic_id),
         "partitions": [partition_as_json(partition) for partition in topic.partitions],
@@ -42,14 +43,14 @@ def topic_from_json(name: str, stored: dict[str, Any]) -> TopicImage:
 
 
 def partition_as_json(partition: PartitionImage) -> list[Any]:
-    stored: list[Any] = [
+    stored: list[object] = [
         partition.leader,
         partition.leader_epoch,
         partition.partition_epoch,
         partition.replicas,
         partition.isr,
     ]
-    more: dict[str, Any] = {}
+    more: dict[str, Json] = {}
     if partition.adding:
         more["adding"] = partition.adding
     if partition.removing:

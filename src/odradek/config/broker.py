@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Final
+from typing import Final
 
 from odradek.config.access import AccessConfig, AuditConfig, DelegationConfig
 from odradek.config.cluster import ClusterConfig, ControllerConfig, ReplicationConfig
@@ -148,6 +148,6 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_key(
 )
 
 
-def value_of(config: BrokerConfig, key: str) -> Any:
+def value_of(config: BrokerConfig, key: str) -> object:
     """Returns the value of one of the broker's own settings."""
     return value_at(config, BROKER_PATHS[key])

@@ -205,7 +205,7 @@ class Setting:
             return self.valid.allowed
         return f"{expected}, {self.valid.allowed}"
 
-    def _convert(self, text: str) -> Any:
+    def _convert(self, text: str) -> object:
         """Returns the value, or None if `text` has not the form of the type."""
         if self.choices is not None:
             return next((word for word in self.choices if word.lower() == text.lower()), None)

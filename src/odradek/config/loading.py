@@ -67,7 +67,7 @@ def _load(values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
     if problems:
         raise ConfigError("; ".join(problems))
     warnings.extend(_unopened(parsed))
-    values_at: dict[Path, Any] = {BROKER_PATHS[key]: value for key, value in own.items()}
+    values_at: dict[Path, object] = {BROKER_PATHS[key]: value for key, value in own.items()}
     config = with_values(BrokerConfig(log=_topic_defaults(parsed), originals=originals), values_at)
     security, more = listener_security(
         originals, config.network.listeners, config.network.advertised_listeners

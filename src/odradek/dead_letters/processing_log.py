@@ -89,10 +89,10 @@ class ProcessingLog:
         error = {"errorMessage": text, "record": None, "cause": [text]}
         return self._written(_MORE_STAGE, now_ms, _PROCESSING_ERROR, recordProcessingError=error)
 
-    def _row(self, origin: Mapping[str, Any], role: str) -> Any:
+    def _row(self, origin: Mapping[str, object], role: str) -> Any:
         return origin.get(role) if self.includes_rows else None
 
-    def _written(self, stage: str, now_ms: int, kind: int, **error: Any) -> bytes:
+    def _written(self, stage: str, now_ms: int, kind: int, **error: object) -> bytes:
         members = dict.fromkeys(
             (
                 "deserializationError",

@@ -96,7 +96,7 @@ class FrameSerde:
 
     def serialize(
         self,
-        frame: Any,
+        frame: object,
         topic: str,
         *,
         key: str | Sequence[str] | None = None,
@@ -172,7 +172,7 @@ class FrameSerde:
         return pa.chunked_array([pa.array(encoded, pa.binary())])
 
 
-def _table(frame: Any) -> pa.Table:
+def _table(frame: object) -> pa.Table:
     if isinstance(frame, pa.Table):
         return frame
     if isinstance(frame, pa.RecordBatch):
@@ -215,8 +215,8 @@ def _chosen(table: pa.Table, part: str, chosen: str | Sequence[str] | None) -> p
     )
 
 
-def _deserialized(rows: Any, part: Part, values: RegisteredValues, in_column: bool) -> Any:
-    decoded: list[Any] = []
+def _deserialized(rows: Any, part: Part, values: RegisteredValues, in_column: bool) -> object:
+    decoded: list[object] = []
     errors: list[str | None] = []
     raw = (scalar.as_py() for scalar in rows.column(part))
     for row, member in enumerate(values.decoded(raw)):

@@ -39,11 +39,11 @@ def safe_lines(text: str) -> str:
 
 
 def safe_json(
-    value: Any,
+    value: object,
     *,
     indent: int | None = None,
     separators: tuple[str, str] | None = None,
-    default: Callable[[Any], Any] | None = None,
+    default: Callable[[Any], object] | None = None,
 ) -> str:
     """Returns JSON of the value, with letters as they are, and with JSON's escapes for unsafe characters. It has the same
     meaning."""

@@ -91,7 +91,7 @@ class Connection(asyncio.BufferedProtocol):
         """The pipeline of the requests that wait for their answers."""
         self._mute: asyncio.TimerHandle | None = None
         self._lingering: asyncio.TimerHandle | None = None
-        self._queued_turn: asyncio.Future[None] | None = None
+        self._turn: asyncio.Future[None] | None = None
         """This connection's turn in the queue of connections with much work."""
         self._peer_reads = True
         self._reading = True
@@ -173,8 +173,8 @@ class Connection(asyncio.BufferedProtocol):
         for timer in (self._mute, self._lingering):
             if timer is not None:
                 timer.cancel()
-        if self._queued_turn is not None:
-            self._queued_turn.cancel()
+        if self._turn is not None:
+            self._turn.cancel()
         self._let_go_of_memory()
         self._server.forget(self)
         for tell in list(self.on_lost.values()):
@@ -423,8 +423,8 @@ class Connection(asyncio.BufferedProtocol):
                     if self._backlog:  # a lone request costs no look at the clock
                         turn = self._server.turns.begin()
                 elif turn.is_over and self._backlog:
-                    self._queued_turn = self._server.turns.queue()
-                    self._queued_turn.add_done_callback(self._in_turn)
+                    self._turn = self._server.turns.queue()
+                    self._turn.add_done_callback(self._in_turn)
         finally:
             self._serving = False
         if self._replies.ready_bytes or self._peer_finished or self._finishing:
@@ -435,17 +435,12 @@ class Connection(asyncio.BufferedProtocol):
         self._update_reading()
 
     def _in_turn(self, queued: asyncio.Future[None]) -> None:
-        self._queued_turn = None
+        self._turn = None
         if not queued.cancelled():
             self._serve_backlog()
 
     def _may_serve(self) -> bool:
-        if (
-            self._finishing
-            or self._held is not None
-            or self._mute is not None
-            or self._queued_turn is not None
-        ):
+        if self._finishing or self._held is not None or self._mute is not None or self._turn is not None:
             return False
         replies, slots = self._replies, self._replies.slots
         if not slots or not self._peer_reads:
@@ -456,7 +451,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def _may_wait(self) -> bool:
         """A small request may be received early: most peers send none, and each pause would cost two system calls."""
-        is_free = self._peer_reads and self._held is None and self._mute is None and self._queued_turn is None
+        is_free = self._peer_reads and self._held is None and self._mute is None and self._turn is None
         return is_free and len(self._replies.slots) == 1 and not self._reader.large_frame_bytes
 
     @property

@@ -40,7 +40,7 @@ class ListenerTls(Protocol):
     @property
     def handshake_s(self) -> float: ...
 
-    def principal_of(self, certificate: Mapping[str, Any] | None) -> str | None:
+    def principal_of(self, certificate: Mapping[str, object] | None) -> str | None:
         """Returns the principal of a verified certificate, or of none; None for a client that no rule gives a name."""
 
     def explain(self, code: str, verify_code: int | None, message: str) -> str:

@@ -148,7 +148,9 @@ class SecuredProtocol:
             self.handshake.set_exception(failure)
 
 
-async def log_in(ask: Callable[[Message], Awaitable[Any]], credentials: LoginCredentials, host: str) -> int:
+async def log_in(
+    ask: Callable[[Message], Awaitable[object]], credentials: LoginCredentials, host: str
+) -> int:
     """Logs in. Returns for how many milliseconds the login is valid; 0: for ever. Raises LoginFailed.
 
     `ask` sends a request and returns its answer.

@@ -11,7 +11,7 @@ import json
 import ssl
 import urllib.parse
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from odradek.config.sasl import TOKEN_ENDPOINT, TokenClient
 from odradek.model.errors import ConfigError, OdradekError
@@ -118,7 +118,7 @@ def url_encoded(text: str) -> str:
     return urllib.parse.quote_plus(text, safe="*").replace("~", "%7E")
 
 
-def _object(content: bytes) -> dict[str, Any]:
+def _object(content: bytes) -> dict[str, object]:
     try:
         fields = json.loads(content)
     except ValueError:

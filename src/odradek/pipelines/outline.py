@@ -102,13 +102,13 @@ class ProgramOutline:
         )
 
 
-def _typed(content: Any, kind: type[T]) -> T:
+def _typed(content: object, kind: type[T]) -> T:
     if not isinstance(content, kind) or (kind is int and isinstance(content, bool)):
         raise TypeError(f"{content!r:.100} is no {kind.__name__}")
     return content
 
 
-def _texts(content: Mapping[str, Any]) -> dict[str, str]:
+def _texts(content: Mapping[str, object]) -> dict[str, str]:
     return {name: _typed(text, str) for name, text in content.items()}
 
 

@@ -44,7 +44,7 @@ class LoadedProgram:
     """The digest of the file's bytes, as they were run."""
     app: Any = None
     """The app of `odradek.streams`."""
-    pipeline: Callable[[Any], Any] | None = None
+    pipeline: Callable[[Any], object] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ def program_outline(
     `environment` is the process's; `sources` limits the directories that the file may come from. The process is killed after
     `limit_s`, and once `is_stopped`.
     """
-    order: dict[str, Any] = {"suffix": suffix, "file": str(file), "args": list(args)}
+    order: dict[str, object] = {"suffix": suffix, "file": str(file), "args": list(args)}
     if sources is not None:
         order["directories"] = list(sources.directories)
     try:

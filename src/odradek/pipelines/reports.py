@@ -76,7 +76,7 @@ def report_line(report: Report) -> bytes:
     match report:
         case Running():
             outline = report.outline
-            content: dict[str, Any] = {
+            content: dict[str, object] = {
                 "state": "running",
                 "outline": None if outline is None else outline.as_json(),
             }

@@ -191,7 +191,7 @@ def _check_format(name: str, writer: Any) -> None:
         )
 
 
-def _named(returned: object) -> dict[str, Any]:
+def _named(returned: object) -> dict[str, object]:
     """Returns what a pipeline returned, by name: a dict's keys, or numbers from 0. Names stay, so that each query finds its
     checkpoint."""
     if isinstance(returned, Mapping):
@@ -303,7 +303,7 @@ def _listen(descriptor: int, commands: queue.Queue[Command], has_begun: threadin
 
 def _order() -> dict[str, Any]:
     """Reads the order from standard input, which is empty for the program afterwards."""
-    order: dict[str, Any] = json.loads(sys.stdin.buffer.read())
+    order: dict[str, object] = json.loads(sys.stdin.buffer.read())
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), sys.stdin.fileno())
     return order

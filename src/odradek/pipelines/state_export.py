@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, Protocol
+from typing import IO, TYPE_CHECKING, Final, Protocol
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
@@ -33,7 +33,7 @@ class StateFile(Protocol):
         """Gives how many there were."""
 
 
-def row_of(state: OperatorState, row: StateRow) -> dict[str, Any]:
+def row_of(state: OperatorState, row: StateRow) -> dict[str, object]:
     """Returns a row as JSON."""
     return {
         "output": state.output,

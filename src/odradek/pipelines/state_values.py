@@ -40,7 +40,7 @@ def _key_in(text: str) -> object:
     return plain_value(fields[0] if len(fields) == 1 else fields)
 
 
-def value_in(data: bytes) -> Any:
+def value_in(data: bytes) -> object:
     """Returns the value of a row, as JSON. KafkaError INVALID_RECORD for bytes that no operator has written."""
     return plain_value(state_value(data, _Named))
 
@@ -48,7 +48,9 @@ def value_in(data: bytes) -> Any:
 class _Named:
     """An object of a program's class, which need not be loaded here: what the class is called, and what the object holds."""
 
-    def __init__(self, module: str, name: str, content: Mapping[str, Any] | tuple[Any, ...] | str) -> None:
+    def __init__(
+        self, module: str, name: str, content: Mapping[str, object] | tuple[object, ...] | str
+    ) -> None:
         self.path = f"{module}.{name}"
         self.fields = content if isinstance(content, Mapping) else {}
         self.parts = (
@@ -56,7 +58,7 @@ class _Named:
         )
 
 
-def plain_value(value: object) -> Any:
+def plain_value(value: object) -> object:
     """Returns a value in the form of JSON: tuples and sets as lists, numbers that it lacks as text, bytes as text or base64."""
     match value:
         case None | bool() | int() | str():

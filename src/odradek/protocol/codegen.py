@@ -63,7 +63,7 @@ class Writer:
         """Returns a local name that nothing else uses."""
         return f"{stem}{next(self._counter)}"
 
-    def constant(self, stem: str, key: Any, value: Any) -> str:
+    def constant(self, stem: str, key: object, value: object) -> str:
         """Returns the global name of a value; the same name for the same key."""
         name = self._names.get(key)
         if name is None:
@@ -71,7 +71,7 @@ class Writer:
             self.scope[name] = value
         return name
 
-    def compile(self, title: str) -> Any:
+    def compile(self, title: str) -> object:
         """Returns the function `codec` that the lines define; its source goes where tracebacks and debuggers look."""
         source = "\n".join(self.lines) + "\n"
         linecache.cache[title] = (len(source), None, source.splitlines(keepends=True), title)
@@ -100,7 +100,7 @@ def shape_of(cls: type[Struct], version: int) -> Shape:
     return Shape(plain, sorted(tagged, key=lambda field: field.tag or 0), absent)
 
 
-def size_min(kind: Kind[Any], version: int, flexible: bool) -> int:
+def size_min(kind: Kind[object], version: int, flexible: bool) -> int:
     """Returns the fewest bytes that a value of `kind` takes: a bound on how many elements a count may claim."""
     if kind.size:
         return kind.size

@@ -158,7 +158,7 @@ class DecoderSource:
         else:
             self._plain(kind, target, nullable)
 
-    def _plain(self, kind: Kind[Any], target: str, nullable: bool) -> None:
+    def _plain(self, kind: Kind[object], target: str, nullable: bool) -> None:
         if kind.name == "uuid":
             raw = self.writer.fresh("u")
             self._run("16s", raw, 16)
@@ -200,7 +200,7 @@ class DecoderSource:
         writer.line(f"if {length} > 127: {length}, p = read_uvarint(buf, p - 1)")
         return length, f"not {length}"
 
-    def _bytes(self, kind: Kind[Any], target: str, nullable: bool) -> None:
+    def _bytes(self, kind: Kind[object], target: str, nullable: bool) -> None:
         writer = self.writer
         length, null = self._length("h" if kind.name == "string" else "i")
         stop = writer.fresh("e")
@@ -222,7 +222,7 @@ class DecoderSource:
             writer.line(f"{target} = {value}")
             writer.line(f"p = {stop}")
 
-    def _array(self, kind: ArrayKind[Any], target: str, nullable: bool) -> None:
+    def _array(self, kind: ArrayKind[object], target: str, nullable: bool) -> None:
         writer = self.writer
         count, null = self._length("i")
         if kind.element.format and kind.element.name != "uuid":
@@ -240,7 +240,7 @@ class DecoderSource:
             self._charge(count)
             self._elements(kind.element, target, count)
 
-    def _numbers(self, kind: Kind[Any], target: str, count: str, null: str) -> None:
+    def _numbers(self, kind: Kind[object], target: str, count: str, null: str) -> None:
         """Writes code that reads an array of numbers in one call, which also refuses nulls and counts that are too large."""
         writer = self.writer
         key = (kind.format, self.flexible)
@@ -267,7 +267,7 @@ class DecoderSource:
         self.writer.line(f"left -= {count}")
         self.writer.line(f"if left < 0{fits}: raise TooManyElements")
 
-    def _elements(self, kind: Kind[Any], target: str, count: str) -> None:
+    def _elements(self, kind: Kind[object], target: str, count: str) -> None:
         writer = self.writer
         items, index = writer.fresh("a"), writer.fresh("i")
         writer.line(f"{target} = {items} = []")

@@ -143,7 +143,7 @@ class EncoderSource:
         else:
             self._plain(kind, value, nullable)
 
-    def _plain(self, kind: Kind[Any], value: str, nullable: bool) -> None:
+    def _plain(self, kind: Kind[object], value: str, nullable: bool) -> None:
         if kind.name == "uuid":
             self._pack("16s", f"{value}.bytes")
         elif kind.size:
@@ -168,7 +168,7 @@ class EncoderSource:
             self._struct(kind.cls, inner)
             self._flush()
 
-    def _bytes(self, kind: Kind[Any], value: str, nullable: bool) -> None:
+    def _bytes(self, kind: Kind[object], value: str, nullable: bool) -> None:
         writer = self.writer
         content, length = writer.fresh("v"), writer.fresh("n")
         text = kind.name == "string"
@@ -208,7 +208,7 @@ class EncoderSource:
             self._flush()
             writer.line(f"out += uvarint({length} + 1)")
 
-    def _array(self, kind: ArrayKind[Any], value: str, nullable: bool) -> None:
+    def _array(self, kind: ArrayKind[object], value: str, nullable: bool) -> None:
         element = kind.element
         if element.format and element.name != "uuid":
             self._numbers(element, value, nullable)
@@ -237,7 +237,7 @@ class EncoderSource:
                 self._plain(element, element_name, nullable=False)
             self._flush()
 
-    def _numbers(self, kind: Kind[Any], value: str, nullable: bool) -> None:
+    def _numbers(self, kind: Kind[object], value: str, nullable: bool) -> None:
         writer = self.writer
         self._flush()
         key = (kind.format, self.flexible)

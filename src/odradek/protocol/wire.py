@@ -91,7 +91,7 @@ class ArrayReaders(dict[int, Callable[..., tuple[Any, ...]]]):
         self._character = character
         self._excess = int(compact)
 
-    def __missing__(self, stored: int) -> Callable[..., tuple[Any, ...]]:
+    def __missing__(self, stored: int) -> Callable[..., tuple[object, ...]]:
         count = stored - self._excess
         if count < 0:
             raise Fault("null where an array is required")
@@ -113,7 +113,7 @@ class EncodedArrays(dict[tuple[Any, ...] | None, bytes]):
         self._character = character
         self._compact = compact
 
-    def __missing__(self, numbers: tuple[Any, ...] | None) -> bytes:
+    def __missing__(self, numbers: tuple[object, ...] | None) -> bytes:
         count = -1 if numbers is None else len(numbers)
         prefix = uvarint(count + 1) if self._compact else _INT32.pack(count)
         encoded = prefix + Layout(f">{max(count, 0)}{self._character}").pack(*numbers or ())

@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from odradek.records.faults import invalid
 from odradek.records.frame import RECORD_BYTES_MIN, Frame, ScanState, SoundRun, Walk, Written
@@ -27,7 +27,7 @@ from odradek.runtime.ports import Buffer
 NAME: Final = "plain"
 
 H = TypeVar("H", bound=tuple[int, ...])
-T = TypeVar("T", bound=tuple[Any, ...])
+T = TypeVar("T", bound=tuple[object, ...])
 
 _HEADER_BYTES: Final = 61
 _INT32_MAX: Final = 0x7FFF_FFFF

@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Final, Protocol, TypeVar, cast
 
 from odradek.records import _plain
 from odradek.records.columns import ColumnEngine
@@ -20,7 +20,7 @@ from odradek.records.record import Record
 from odradek.runtime.ports import Buffer
 
 H = TypeVar("H", bound=tuple[int, ...])
-T = TypeVar("T", bound=tuple[Any, ...])
+T = TypeVar("T", bound=tuple[object, ...])
 
 
 class RecordWriter(Protocol):

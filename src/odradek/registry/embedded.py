@@ -13,7 +13,7 @@ import asyncio
 import posixpath
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from odradek.registry.journal import line_of
 from odradek.registry.port import Node, Operation, RegistryError, SessionExpired
@@ -208,7 +208,7 @@ class EmbeddedRegistry:
 
     # -- reading and writing ---------------------------------------------------------------------------------
 
-    async def _to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _to_its_end(self, work: Coroutine[object, None, T]) -> T:
         """Runs work to its end even if the caller gives up: a write to the disk cannot be called back, and the state in
         memory must match the file."""
         return await outcome_of(asyncio.ensure_future(work))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from odradek.registry.port import Node, RegistryError
@@ -76,7 +76,7 @@ def line_of(changes: Iterable[Change], *, begun: Sequence[int] = (), ended: Sequ
     )
 
 
-def _entry(change: Change) -> dict[str, Any]:
+def _entry(change: Change) -> dict[str, object]:
     path, node = change
     if node is None:
         return {"path": path}
@@ -85,7 +85,7 @@ def _entry(change: Change) -> dict[str, Any]:
     return {**entry, "owner": node.owner} if node.owner else entry
 
 
-def _line(entries: list[dict[str, Any]]) -> bytes:
+def _line(entries: Sequence[Mapping[str, object]]) -> bytes:
     body = json.dumps(entries, separators=(",", ":")).encode("ascii")
     return b"%08x %s\n" % (zlib.crc32(body), body)
 

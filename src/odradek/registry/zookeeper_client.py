@@ -75,7 +75,7 @@ class Threads(SequentialThreadingHandler):  # type: ignore[misc]
         return connection
 
     def select(
-        self, readable: Any, writable: Any, exceptional: Any, timeout: float | None = None
+        self, readable: Any, writable: object, exceptional: object, timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """Selects also streams with bytes that TLS has decrypted already, which the system's select does not see."""
         pending = [stream for stream in readable if isinstance(stream, ssl.SSLSocket) and stream.pending()]
@@ -83,7 +83,7 @@ class Threads(SequentialThreadingHandler):  # type: ignore[misc]
             return pending, [], []
         if not self.is_greeted:
             timeout = self._api_timeout_s if timeout is None else min(timeout, self._api_timeout_s)
-        ready: tuple[list[Any], list[Any], list[Any]] = super().select(
+        ready: tuple[list[object], list[object], list[object]] = super().select(
             readable, writable, exceptional, timeout
         )
         return ready
@@ -122,7 +122,7 @@ def _tls_context(config: ZooKeeperConfig) -> ssl.SSLContext | None:
     return context
 
 
-def _credentials(config: ZooKeeperConfig) -> dict[str, Any]:
+def _credentials(config: ZooKeeperConfig) -> dict[str, object]:
     if config.username is None:
         return {}
     if config.auth_scheme != SASL:

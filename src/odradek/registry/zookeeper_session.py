@@ -277,7 +277,7 @@ class Session:
             self._in_flight += 1
             pending.rawlink(partial(self._hop, self._answered, future))
 
-    def _answered(self, future: asyncio.Future[Any], pending: IAsyncResult) -> None:
+    def _answered(self, future: asyncio.Future[object], pending: IAsyncResult) -> None:
         self._in_flight -= 1
         if not future.done():
             if pending.exception is None:
@@ -343,7 +343,7 @@ class Session:
             self._waiting.extend(self._arming(path, kind))
             self._pump()
 
-    def _arming(self, path: str, kind: str) -> list[tuple[_Send, asyncio.Future[Any]]]:
+    def _arming(self, path: str, kind: str) -> list[tuple[_Send, asyncio.Future[object]]]:
         """Returns the requests that watch the node and its children again, after an event of this kind (NONE: at first).
 
         The node goes first: where it is missing its children cannot be watched, but its creation is reported. A watcher is
@@ -355,13 +355,13 @@ class Session:
             sends.append(lambda client: client.exists_async(path, watch=watcher))
         if kind != EventType.CHANGED:
             sends.append(lambda client: client.get_children_async(path, watch=watcher))
-        armed: list[asyncio.Future[Any]] = [self._loop.create_future() for _ in sends]
+        armed: list[asyncio.Future[object]] = [self._loop.create_future() for _ in sends]
         for future in armed[:-1]:
             future.add_done_callback(asyncio.Future.exception)  # the last of them tells
         armed[-1].add_done_callback(partial(self._armed, path))
         return list(zip(sends, armed, strict=True))
 
-    def _armed(self, path: str, future: asyncio.Future[Any]) -> None:
+    def _armed(self, path: str, future: asyncio.Future[object]) -> None:
         error = future.exception()
         if error is None or isinstance(error, refusals.NoNodeError):
             if path in self._watched():

@@ -63,7 +63,7 @@ class AsyncRetryConsumer(Generic[K, V]):
         key_deserializer: Deserializer[K] | None = None,
         value_deserializer: Deserializer[V] | None = None,
         transactional_id: str | None = None,
-        producer: Mapping[str, Any] | None = None,
+        producer: Mapping[str, object] | None = None,
         clock: Clock | None = None,
         **settings: Unpack[ConsumerOptions],
     ) -> None:

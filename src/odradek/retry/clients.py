@@ -47,8 +47,8 @@ class ConfigSections:
 
 def client_configs(
     policy: RetryPolicy,
-    settings: dict[str, Any],
-    producer: Mapping[str, Any],
+    settings: Mapping[str, object],
+    producer: Mapping[str, object],
     transactional_id: str | None,
 ) -> ClientConfigs:
     """Raises ConfigError for what cannot be, such as no group, or offsets that the consumer commits by itself."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from odradek.retry.routing import Output
 
 
-def check_handler(handler: Callable[..., Any], *, is_async: bool) -> None:
+def check_handler(handler: Callable[..., object], *, is_async: bool) -> None:
     """Raises TypeError for a coroutine function where a plain one is called, and the other way round.
 
     Without this every record would fail, and become a dead letter.
@@ -26,7 +25,7 @@ def check_handler(handler: Callable[..., Any], *, is_async: bool) -> None:
         )
 
 
-def handler_name(handler: Callable[..., Any]) -> str:
+def handler_name(handler: Callable[..., object]) -> str:
     """Returns the handler's name, which dead letters have as their stage."""
     return str(getattr(handler, "__name__", type(handler).__name__))
 
@@ -36,7 +35,7 @@ def outputs_of(returned: Iterable[Output] | None) -> list[Output]:
     return [] if returned is None else list(returned)
 
 
-def check_outputs(outputs: Iterable[object], handler: Callable[..., Any]) -> None:
+def check_outputs(outputs: Iterable[object], handler: Callable[..., object]) -> None:
     """Raises TypeError when a handler returns something else: a mistake of the program, not of a record."""
     for output in outputs:
         if not isinstance(output, Output):

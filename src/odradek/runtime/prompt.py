@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from enum import Enum
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -151,7 +151,7 @@ class PromptFuture(Awaitable[T], Generic[T]):
             for callback in callbacks:
                 _call(callback, self)
 
-    def __await__(self) -> Generator[Any, None, T]:
+    def __await__(self) -> Generator[object, None, T]:
         try:
             if self._state is _PENDING:
                 yield from self._wait()
@@ -159,7 +159,7 @@ class PromptFuture(Awaitable[T], Generic[T]):
         finally:
             del self  # an error's traceback holds this frame
 
-    def _wait(self) -> Generator[Any, None, None]:
+    def _wait(self) -> Generator[object, None, None]:
         """Waits in a task. Its cancellation cancels this future, as it does with asyncio's."""
         settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
@@ -24,7 +24,7 @@ UVLOOP: Final = "uvloop"
 LOOPS: Final = (AUTO, ASYNCIO, UVLOOP)
 
 
-def run_on_loop(main: Coroutine[Any, Any, T], choice: str = AUTO) -> T:
+def run_on_loop(main: Coroutine[object, None, T], choice: str = AUTO) -> T:
     """Runs a coroutine on a new event loop, like `asyncio.run`. Raises ConfigError for uvloop where it is not installed."""
     try:
         factory = loop_factory(choice)

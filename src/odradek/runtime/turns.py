@@ -24,7 +24,7 @@ from collections.abc import (
     Sequence,
 )
 from heapq import merge
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -48,11 +48,11 @@ class _Nothing(Awaitable[None]):
 
     __slots__ = ()
 
-    def __await__(self) -> Iterator[Any]:  # type: ignore[override]
+    def __await__(self) -> Iterator[object]:  # type: ignore[override]
         return _NEVER
 
 
-_NEVER: Final[Iterator[Any]] = iter(())
+_NEVER: Final[Iterator[object]] = iter(())
 _NOTHING: Final = _Nothing()
 
 
@@ -227,11 +227,11 @@ class StartedCoroutine(Awaitable[T]):
 
     __slots__ = ("_coroutine", "_wanted")
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T], wanted: Any) -> None:
+    def __init__(self, coroutine: Coroutine[object, None, T], wanted: object) -> None:
         self._coroutine = coroutine
         self._wanted = wanted
 
-    def __await__(self) -> Generator[Any, Any, T]:
+    def __await__(self) -> Generator[object, None, T]:
         wanted = self._wanted
         while True:
             try:

@@ -31,12 +31,12 @@ class WaitingRequests:
         future.add_done_callback(lambda _: self._answers.pop(ticket, None))
         return future
 
-    def answer(self, reply: DeferredReply[Any]) -> None:
+    def answer(self, reply: DeferredReply[object]) -> None:
         future = self._answers.get(reply.ticket)
         if future is not None and not future.done():
             future.set_result(reply.response)
 
-    def refuse(self, ticket: Ticket[Any], error: KafkaError) -> None:
+    def refuse(self, ticket: Ticket[object], error: KafkaError) -> None:
         future = self._answers.get(ticket)
         if future is not None and not future.done():
             future.set_exception(error)

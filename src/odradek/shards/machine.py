@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from odradek.shards.outcome import Moment, Outcome, Ticket
 
@@ -46,5 +46,5 @@ class ShardMachine(Protocol):
     def tick(self, now: Moment) -> Outcome[None]:
         """Does what is due. Called again at once while `next_deadline_ms` is not in the future, so do a bounded part."""
 
-    def resigned(self) -> Sequence[Ticket[Any]]:
+    def resigned(self) -> Sequence[Ticket[object]]:
         """Returns the waiting requests: this broker does not coordinate any more and will refuse them."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import (
@@ -190,14 +190,14 @@ class Shard(Generic[M]):
         except KafkaError as error:
             raise unavailable(error) from error
 
-    def _write(self, outcome: Outcome[Any], now: Moment) -> None:
+    def _write(self, outcome: Outcome[object], now: Moment) -> None:
         if outcome.producer is None and self._in_this_turn(outcome, now):
             self._last_offset += len(outcome.records)
             self._replay_written(outcome, now)
         else:
             self._write_alone(outcome, now)
 
-    def _in_this_turn(self, outcome: Outcome[Any], now: Moment) -> bool:
+    def _in_this_turn(self, outcome: Outcome[object], now: Moment) -> bool:
         """Returns whether the records join those of others in a turn; not those that are too many for any turn."""
         if self._turn is not None and self._turn.try_append(outcome.records, now.wall_ms):
             return True
@@ -209,7 +209,7 @@ class Shard(Generic[M]):
         asyncio.get_running_loop().call_soon(self._end_turn, turn)
         return True
 
-    def _end_turn_before(self, outcome: Outcome[Any]) -> None:
+    def _end_turn_before(self, outcome: Outcome[object]) -> None:
         """Appends the earlier records of the turn; if that fails, gives up `outcome`, which was decided on them, and raises."""
         self._end_turn()
         if self.state is not ShardState.ACTIVE:
@@ -217,7 +217,7 @@ class Shard(Generic[M]):
             self._give_up(outcome, lost)
             raise lost
 
-    def _write_alone(self, outcome: Outcome[Any], now: Moment) -> None:
+    def _write_alone(self, outcome: Outcome[object], now: Moment) -> None:
         batch = _batch(outcome.records, outcome.producer, now.wall_ms)
         if len(batch) > self.batch_bytes_max:
             too_large = KafkaError(
@@ -273,7 +273,7 @@ class Shard(Generic[M]):
             lost=self._restart,
         )
 
-    def _replay_written(self, outcome: Outcome[Any], now: Moment) -> None:
+    def _replay_written(self, outcome: Outcome[object], now: Moment) -> None:
         producer = outcome.producer or _NO_PRODUCER
         first_offset = self._last_offset - len(outcome.records) + 1
         replay = self._machine.replay
@@ -286,7 +286,7 @@ class Shard(Generic[M]):
             )
             raise
 
-    def _give_up(self, outcome: Outcome[Any], reason: KafkaError) -> None:
+    def _give_up(self, outcome: Outcome[object], reason: KafkaError) -> None:
         """Begins again without soft state, which is ahead of the log, and refuses the requests that waited for answers."""
         self._restart(reason)
         for reply in outcome.answers:

@@ -130,7 +130,7 @@ def _watermark_ms(text: str | None) -> int | None:
     return ms or None
 
 
-def _offsets_behind(sources: Iterable[Mapping[str, Any]]) -> int | None:
+def _offsets_behind(sources: Iterable[Mapping[str, object]]) -> int | None:
     """Returns the offsets between what was read and what was there; None if a source is none of ours, or does not report it."""
     behind = 0
     for source in sources:

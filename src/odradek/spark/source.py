@@ -303,7 +303,7 @@ class StreamReader(PromptInput, DataSourceStreamReader, SupportsTriggerAvailable
         self._progress().prepare_available_now()
 
     @errors_in_one_line()
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def partitions(self, start: Mapping[str, object], end: Mapping[str, object]) -> Sequence[InputPartition]:
         """Returns the partitions of a batch. Pure: after a restart Spark asks again with the offsets that it journaled."""
         ranges = ranges_between(from_document(start), from_document(end))
         return _tasks(ranges, self._options, self._history)
@@ -345,13 +345,13 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         self._refuse()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: Mapping[str, object], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         self._refuse()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._refuse()
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def partitions(self, start: Mapping[str, object], end: Mapping[str, object]) -> Sequence[InputPartition]:
         self._refuse()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

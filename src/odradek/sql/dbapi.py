@@ -135,7 +135,7 @@ class SqlCursor:
         self.description: tuple[tuple[Any, ...], ...] | None = None
         self.rowcount = -1
 
-    def execute(self, operation: str, parameters: Sequence[Any] = ()) -> Self:
+    def execute(self, operation: str, parameters: Sequence[object] = ()) -> Self:
         """Runs a statement; `?` stands for a parameter. A push query may be read too, row by row; `close` ends it."""
         self._end()
         text = _with_parameters(operation, parameters)
@@ -154,7 +154,7 @@ class SqlCursor:
             raise _database_error(error) from error
         return self
 
-    def executemany(self, operation: str, parameters: Sequence[Sequence[Any]]) -> Self:
+    def executemany(self, operation: str, parameters: Sequence[Sequence[object]]) -> Self:
         for values in parameters:
             self.execute(operation, values)
         return self
@@ -195,7 +195,7 @@ class SqlCursor:
             self._query = None
         self._rows, self.description = iter(()), None
 
-    def setinputsizes(self, sizes: Sequence[Any]) -> None:  # unused: PEP 249
+    def setinputsizes(self, sizes: Sequence[object]) -> None:  # unused: PEP 249
         """Does nothing, as PEP 249 allows."""
 
     def setoutputsize(self, size: int, column: int | None = None) -> None:  # unused: PEP 249
@@ -204,7 +204,7 @@ class SqlCursor:
 
 async def stream(
     text: str,
-    parameters: Sequence[Any] = (),
+    parameters: Sequence[object] = (),
     *,
     url: str = DEFAULT_URL,
     user: str | None = None,
@@ -239,7 +239,7 @@ async def stream(
         query.close()
 
 
-def _with_parameters(text: str, parameters: Sequence[Any]) -> str:
+def _with_parameters(text: str, parameters: Sequence[object]) -> str:
     values = iter(parameters)
     used = 0
 

@@ -209,5 +209,5 @@ def _struct_of(value: object, schema: DeclaredSchema, role: str) -> dict[str, An
 def read_rows(rows: DataFrame) -> Iterable[dict[str, Any]]:
     """Returns the rows of a frame, as dicts."""
     table: pa.Table = all_nullable(rows.drop("__old")).toArrow()
-    read: list[dict[str, Any]] = table.to_pylist()
+    read: list[dict[str, object]] = table.to_pylist()
     return read

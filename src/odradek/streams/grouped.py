@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, overload
+from typing import Generic, TypeVar, overload
 
 from odradek.model.errors import ConfigError
 from odradek.model.public import public
@@ -369,7 +369,7 @@ class GroupedStream(Generic[TableT, StreamT]):
         )
 
 
-def _check_processor(processor: Any) -> None:
+def _check_processor(processor: object) -> None:
     """Raises ConfigError for a class, a function, or another object in place of a processor."""
     if isinstance(processor, Processor):
         return

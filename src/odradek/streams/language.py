@@ -180,13 +180,13 @@ class Stream:
         )
         return self._then(Merged(name=name, inputs=(self.operator, *inputs)))
 
-    def peek(self, look: Callable[[Any], Any], *, name: str | None = None) -> Stream:
+    def peek(self, look: Callable[[Any], object], *, name: str | None = None) -> Stream:
         """Calls `look(record)` for each record, in Spark's tasks: again when Spark repeats a task."""
         checked_function(look, "peek", "of a record, such as print")
         name = self._program.operator_name("peek", name)
         return self._then(Peeked(name=name, inputs=(self.operator,), look=look))
 
-    def foreach(self, call: Callable[[Any], Any], *, name: str | None = None) -> None:
+    def foreach(self, call: Callable[[Any], object], *, name: str | None = None) -> None:
         """Calls `call(record)` for each record, on the driver. At least once."""
         checked_function(call, "foreach", "of a record, such as print")
         name = self._program.operator_name("foreach", name)

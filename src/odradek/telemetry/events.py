@@ -11,7 +11,7 @@ import datetime
 import logging
 import sys
 from collections.abc import Mapping
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
 from odradek.model.safe_text import safe_json, safe_line, safe_lines
 from odradek.telemetry.limiting import LINES_AT_ONCE, Cause, LineLimiter
@@ -26,7 +26,7 @@ class _Line:
 
     __slots__ = ("_values", "event")
 
-    def __init__(self, event: str, values: Mapping[str, Any]) -> None:
+    def __init__(self, event: str, values: Mapping[str, object]) -> None:
         self.event = event
         self._values = values
 
@@ -43,25 +43,25 @@ class Events:
         self._logger = logger
         self._is_limited = is_limited
 
-    def debug(self, event: str, **values: Any) -> None:
+    def debug(self, event: str, **values: object) -> None:
         self._emit(logging.DEBUG, event, values)
 
-    def info(self, event: str, **values: Any) -> None:
+    def info(self, event: str, **values: object) -> None:
         self._emit(logging.INFO, event, values)
 
-    def warning(self, event: str, **values: Any) -> None:
+    def warning(self, event: str, **values: object) -> None:
         self._emit(logging.WARNING, event, values)
 
-    def error(self, event: str, **values: Any) -> None:
+    def error(self, event: str, **values: object) -> None:
         self._emit(logging.ERROR, event, values)
 
-    def exception(self, event: str, **values: Any) -> None:
+    def exception(self, event: str, **values: object) -> None:
         """Logs an error of our own with its traceback, at the root of a connection or a task only."""
         if self._logger.isEnabledFor(logging.ERROR):
             extra = {"odradek_values": values, "odradek_limited": self._is_limited}
             self._logger.error(_Line(event, values), exc_info=True, extra=extra)
 
-    def _emit(self, level: int, event: str, values: dict[str, Any]) -> None:
+    def _emit(self, level: int, event: str, values: Mapping[str, object]) -> None:
         if self._logger.isEnabledFor(level):
             extra = {"odradek_values": values, "odradek_limited": self._is_limited}
             self._logger.log(level, _Line(event, values), extra=extra)
@@ -115,7 +115,7 @@ class _LineLimitFilter(logging.Filter):
             self._log_suppressed(record, cause, overdue_count)
         if not getattr(record, "odradek_limited", record.name == _ASYNCIO):
             return True
-        values: dict[str, Any] = getattr(record, "odradek_values", {})
+        values: dict[str, object] = getattr(record, "odradek_values", {})
         host = str(values.get("peer", "")).rpartition(":")[0]
         event = event_of(record).partition("\n")[0]
         dropped_count = self._limiter.admit(Cause(record.name, event, host), record.created)
@@ -129,7 +129,7 @@ class _LineLimitFilter(logging.Filter):
     def _log_suppressed(self, occasion: logging.LogRecord, cause: Cause, dropped_count: int) -> None:
         line = logging.LogRecord(cause.room, logging.WARNING, "", 0, "events_suppressed", None, None)
         line.created = occasion.created
-        values: dict[str, Any] = {"of": cause.event, "suppressed": dropped_count}
+        values: dict[str, object] = {"of": cause.event, "suppressed": dropped_count}
         if cause.host:
             values["host"] = cause.host
         line.odradek_values = values
@@ -148,7 +148,7 @@ def _text(value: object) -> str:
     return safe_json(text)
 
 
-def _pairs(values: Mapping[str, Any]) -> str:
+def _pairs(values: Mapping[str, object]) -> str:
     return "".join(f" {key}={_text(value)}" for key, value in values.items())
 
 
@@ -160,9 +160,9 @@ def event_of(record: logging.LogRecord) -> str:
 class _EventFormatter(logging.Formatter):
     def __init__(self, node: int | None = None) -> None:
         super().__init__()
-        self._of_all: Final[dict[str, Any]] = {} if node is None else {"node": node}
+        self._of_all: Final[dict[str, object]] = {} if node is None else {"node": node}
 
-    def _values(self, record: logging.LogRecord) -> dict[str, Any]:
+    def _values(self, record: logging.LogRecord) -> dict[str, object]:
         return {**getattr(record, "odradek_values", {}), **self._of_all}
 
 

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 HELD_SECONDS_MAX: Final = 0.05
 
@@ -66,11 +66,11 @@ def callbacks_are_short(
         asyncio.Handle._run = real  # type: ignore[method-assign]
 
 
-def _coroutine(callback: Any) -> str | None:
+def _coroutine(callback: object) -> str | None:
     task = getattr(callback, "__self__", None)
     return getattr(task.get_coro(), "__name__", None) if isinstance(task, asyncio.Task) else None
 
 
-def _named(callback: Any) -> str:
+def _named(callback: object) -> str:
     task = getattr(callback, "__self__", None)
     return repr(task) if isinstance(task, asyncio.Task) else repr(callback)

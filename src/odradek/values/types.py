@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from odradek.model.aliases import Json
 from odradek.values.errors import SqlError, nearest
 
 DECIMAL_PRECISION_MAX: Final = 38
@@ -103,9 +104,9 @@ class SqlType:
         """The fields of a STRUCT as columns of Spark."""
         return ", ".join(f"{_quoted(name)} {kind.ddl}" for name, kind in self.fields)
 
-    def schema_json(self) -> dict[str, Any]:
+    def schema_json(self) -> dict[str, Json]:
         """Returns the schema of a field as ksqlDB's REST shows it."""
-        json: dict[str, Any] = {
+        json: dict[str, Json] = {
             "type": self.kind,
             "fields": [{"name": name, "schema": kind.schema_json()} for name, kind in self.fields]
             if self.kind == "STRUCT"

@@ -230,7 +230,7 @@ def _no_number(text: str) -> object:
     raise ValueError(f"{text} is no JSON")
 
 
-def _number(layout: str) -> Callable[[bytes], Any]:
+def _number(layout: str) -> Callable[[bytes], object]:
     numbers = struct.Struct(layout)
     return lambda value: numbers.unpack(value)[0]
 

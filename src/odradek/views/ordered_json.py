@@ -88,7 +88,7 @@ def _encoded_number(value: float) -> bytes:
     return b"%c%b%b\0" % (_NUMBER, _DOUBLE.pack(sortable_double(bits)), text)
 
 
-def _decode(data: bytes, position: int) -> tuple[Any, int]:
+def _decode(data: bytes, position: int) -> tuple[object, int]:
     if position >= len(data):
         raise ValueError("the bytes end within a value")
     tag = data[position]
@@ -109,7 +109,7 @@ def _decode(data: bytes, position: int) -> tuple[Any, int]:
     raise ValueError(f"there is no tag {tag}")
 
 
-def _decode_items(data: bytes, position: int) -> tuple[list[Any], int]:
+def _decode_items(data: bytes, position: int) -> tuple[list[object], int]:
     items = []
     while data[position : position + 1] != b"\0":
         element, position = _decode(data, position)

@@ -208,7 +208,7 @@ class RocksDBStore:
                 f"{self._directory} holds a view of {owner!r}: give that of {topic!r} another directory"
             )
 
-    def _open(self) -> Any:
+    def _open(self) -> object:
         try:
             return self._open_database()
         except Exception as error:
@@ -230,7 +230,7 @@ class RocksDBStore:
         shutil.rmtree(self._directory / DATABASE, ignore_errors=True)
         (self._directory / DAMAGED).unlink(missing_ok=True)
 
-    def _open_database(self) -> Any:
+    def _open_database(self) -> object:
         database = rocksdict.Rdict(str(self._directory / DATABASE), self._options())
         writing = rocksdict.WriteOptions()
         writing.disable_wal = True  # type: ignore[assignment,method-assign] # a property, though its stub says a method
@@ -356,7 +356,7 @@ class RocksDBStore:
 class _Closed:
     """Stands where the database was."""
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Callable[..., object]:
         raise StoreError("the view is closed")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from odradek.client.consumer.completed_fetch import FetchedChunk
 from odradek.client.network.errors import TimedOutError, explain
@@ -101,7 +101,7 @@ class Tail:
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(self, work: Coroutine[object, None, None]) -> None:
         try:
             await work
         except Exception as error:  # noqa: BLE001 - the root of a task: those who ask must learn of it

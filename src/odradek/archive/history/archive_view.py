@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from odradek.archive.store.values import DataFile
@@ -36,7 +36,7 @@ class ArchiveView:
         self._last: ArchiveSnapshot | None = None
         self._looked_at = 0.0
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_last": None}
 
     def last(self) -> ArchiveSnapshot:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -83,7 +83,7 @@ def as_records(rows: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _replaced(column: pa.Array, by_row: Mapping[int, Any]) -> pa.Array:
+def _replaced(column: pa.Array, by_row: Mapping[int, object]) -> pa.Array:
     values = column.to_pylist()
     for row, value in by_row.items():
         values[row] = value

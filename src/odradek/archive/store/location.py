@@ -72,7 +72,7 @@ class ArchiveLocation:
         """Returns the `pyarrow.fs.FileSystem` that `path` is a path of."""
         if not self.is_s3:
             return fs.LocalFileSystem()
-        more: dict[str, Any] = {}
+        more: dict[str, object] = {}
         if self.endpoint is not None:
             parts = urlsplit(self.endpoint)
             more = {"endpoint_override": parts.netloc, "scheme": parts.scheme}
@@ -90,7 +90,7 @@ class ArchiveLocation:
 
     def obstore_options(self) -> dict[str, Any]:
         """Returns the options of obstore's `S3Store`."""
-        options: dict[str, Any] = {"region": self._region()}
+        options: dict[str, object] = {"region": self._region()}
         if self.endpoint is not None:
             options["endpoint"] = self.endpoint
             options["client_options"] = {"allow_http": self.endpoint.startswith("http://")}

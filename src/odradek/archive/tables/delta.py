@@ -198,7 +198,7 @@ class DeltaArchive:
         names = [info.base_name for info in system.get_file_info(fs.FileSelector(self.location.within(LOG)))]
         return [name for name in names if name.endswith(".json")]
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {"location": self.location}
 
     def _open(self, version: int | None = None) -> deltalake.DeltaTable:
@@ -216,7 +216,7 @@ class DeltaArchive:
         after: int,
         actions: list[Any],
         transactions: list[deltalake.Transaction],
-        metadata: Mapping[str, Any],
+        metadata: Mapping[str, object],
     ) -> None:
         table = self._open(after)
         try:
@@ -255,10 +255,10 @@ def _remove(file: DataFile, now_ms: int) -> delta_transaction.RemoveAction:
     )
 
 
-def _statistics(file: DataFile) -> dict[str, Any]:
+def _statistics(file: DataFile) -> dict[str, object]:
     """Returns what readers pass files over by. Columns by which the table is partitioned have none."""
-    low: dict[str, Any] = {}
-    high: dict[str, Any] = {}
+    low: dict[str, object] = {}
+    high: dict[str, object] = {}
     bounds = file.row_bounds()
     if bounds is not None:
         low = {"topic": bounds.topics[0], "partition": bounds.partitions[0], "offset": bounds.offsets[0]}
@@ -339,7 +339,7 @@ def _bounds(low: Mapping[str, Any], high: Mapping[str, Any], values: Mapping[str
     )
 
 
-def _times(low: Mapping[str, Any], high: Mapping[str, Any]) -> tuple[int, int] | None:
+def _times(low: Mapping[str, object], high: Mapping[str, object]) -> tuple[int, int] | None:
     """Returns the range of timestamps; None where there may be later ones than can be stated."""
     first, last = low.get("timestamp"), high.get("timestamp")
     if isinstance(last, int) and last >= _STATED_US[1]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -66,7 +66,7 @@ def create_mapped(
     small_objects(location).put_if_absent(f"{LOG}/{0:020}.json", content.encode())
 
 
-def _protocol(fields: str) -> dict[str, Any]:
+def _protocol(fields: str) -> dict[str, object]:
     if "timestamp_ntz" not in fields:
         return {"minReaderVersion": 2, "minWriterVersion": 5}
     return {

@@ -366,7 +366,7 @@ class IcebergArchive:
             timestamps_us=_times(table.schema(), file),
         )
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {"location": self.location, "_catalog": self._catalog}
 
 

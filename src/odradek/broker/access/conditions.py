@@ -50,7 +50,7 @@ def of_element(when: str, admission: Admission, element: Any) -> bool:
 
 
 @cache
-def _parsed(when: str) -> tuple[str, frozenset[Any]]:
+def _parsed(when: str) -> tuple[str, frozenset[object]]:
     name, _, values = when.partition("=")
     return name, frozenset(_VALUES[value] if value in _VALUES else int(value) for value in values.split("|"))
 

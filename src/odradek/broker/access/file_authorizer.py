@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from odradek.model.errors import ConfigError
 from odradek.protocol.acls import AclOperation, AclResourceType, PatternType
@@ -149,7 +149,7 @@ class FileAuthorizer:
         self._remembered.clear()
 
 
-def _rule(number: int, entry: Any) -> FileRule:
+def _rule(number: int, entry: object) -> FileRule:
     if not isinstance(entry, dict) or entry.get("effect") not in ("allow", "deny"):
         raise ValueError(f"rule {number} has no effect: write allow or deny")
     unknown = entry.keys() - {"effect", *_PARTS}

@@ -13,7 +13,7 @@ Without an authorizer there is no gate, and nothing here runs. Steps yield after
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any, Final, TypeVar
@@ -233,7 +233,7 @@ def _remove_denied(
     field_name = inner.removeprefix(".")
     image = admission.broker.image
     by_id = field_name.endswith("topic_id")
-    refused: list[Any] = []
+    refused: list[object] = []
     for element in elements:
         yield
         name = getattr(element, field_name) if field_name else element
@@ -252,7 +252,7 @@ def _remove_denied(
 
 
 def _refuse_elements(
-    rule: AccessRule, array: str, elements: list[Any], refused: list[Any], admission: Admission
+    rule: AccessRule, array: str, elements: Sequence[object], refused: Sequence[object], admission: Admission
 ) -> Generator[None, None, None]:
     out = {id(element) for element in refused}
     if isinstance(refused[0], str):

@@ -144,7 +144,7 @@ def _resources(api: Api, version: int, request: Message) -> Iterable[str]:
                 yield resource
 
 
-def _values(value: Any, path: list[str]) -> Iterable[Any]:
+def _values(value: object, path: list[str]) -> Iterable[object]:
     part, *rest = path
     below = getattr(value, part.removesuffix("[]"), None)
     items = (below or ()) if part.endswith("[]") else (below,)

@@ -19,7 +19,7 @@ MARK_DELAY_S: Final = 0.005
 """A follower learns of a high watermark that moved after this delay, unless records carry it earlier."""
 
 
-MakeAnswer = Callable[[], FetchResponse | Coroutine[Any, Any, FetchResponse]]
+MakeAnswer = Callable[[], FetchResponse | Coroutine[object, None, FetchResponse]]
 """A coroutine where the disk has to be waited for: another thread does that."""
 
 

@@ -177,7 +177,7 @@ class MetricsListener:
         clients = await self._on_loop(self._described_clients)
         return HttpPage(body=json.dumps(clients).encode() + b"\n", content_type="application/json")
 
-    async def _on_loop(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def _on_loop(self, ask: Callable[[], Coroutine[object, None, T]]) -> T:
         """Runs the coroutine on the broker's loop and returns its value. TimeoutError when the loop takes too long."""
         pending = asyncio.run_coroutine_threadsafe(ask(), self._loop)
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from odradek.broker.requests import refused_answers
 from odradek.model.errors import ErrorCode
@@ -22,7 +22,7 @@ _GRACE_SECONDS: Final = 5.0
 """Beyond a request's own timeout, in which its handler answers better than this can."""
 
 
-def seconds_for(request: Any) -> float:
+def seconds_for(request: object) -> float:
     """Returns the time that the request may wait: `ANSWER_SECONDS`, or a little more than its own timeout."""
     own_ms: int = getattr(request, "timeout_ms", 0)
     return max(ANSWER_SECONDS, own_ms / 1000 + _GRACE_SECONDS)

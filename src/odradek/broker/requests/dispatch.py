@@ -439,12 +439,12 @@ async def _set(event: asyncio.Event) -> None:
 
 
 def _encoded_later(
-    source: asyncio.Future[Any] | PromptFuture[Any], encode: Callable[[Any], Chunks | HeldReply]
+    source: asyncio.Future[object] | PromptFuture[object], encode: Callable[[Any], Chunks | HeldReply]
 ) -> PromptFuture[Chunks | None]:
     """Returns the bytes of what `source` will hold; cancelling them cancels `source`, started or not."""
     target: PromptFuture[Chunks | None] = PromptFuture()
 
-    def settle(done: asyncio.Future[Any] | PromptFuture[Any]) -> None:
+    def settle(done: asyncio.Future[object] | PromptFuture[object]) -> None:
         if target.done():
             return
         if done.cancelled():

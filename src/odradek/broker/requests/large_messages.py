@@ -6,8 +6,6 @@ before anything is made of them. Imported when the first such message comes.
 
 from __future__ import annotations
 
-from typing import Any
-
 from odradek.broker.requests.context import BrokerContext
 from odradek.broker.requests.refusals import UnfitResponse, log_first_refusals
 from odradek.broker.requests.throttling import Charge
@@ -48,7 +46,7 @@ def refusal(config: BrokerConfig, header: RequestHeader) -> Message:
     }
     if header.api_version not in fields.get("error_code", ()):
         raise PeerError(f"{api.name}: {reason}")
-    values: dict[str, Any] = {"error_code": ErrorCode.INVALID_REQUEST}
+    values: dict[str, object] = {"error_code": ErrorCode.INVALID_REQUEST}
     if header.api_version in fields.get("error_message", ()):
         values["error_message"] = reason
     else:

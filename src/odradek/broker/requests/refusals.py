@@ -61,7 +61,7 @@ class ResponseError(NamedTuple):
         return "-".join(str(part) for part in (*names[-1:], index) if part is not None)
 
 
-def _first(struct: Struct, fields: tuple[str, ...]) -> Any:
+def _first(struct: Struct, fields: tuple[str, ...]) -> object:
     return next((value for field in fields if (value := getattr(struct, field, None)) is not None), None)
 
 
@@ -126,7 +126,7 @@ def _log_found(
     if moment - connection.reported.get(mistake, moment - _QUIET_SECONDS) < _QUIET_SECONDS:
         return
     connection.reported[mistake] = moment
-    values: dict[str, Any] = {"about": first.about} if first.about else {}
+    values: dict[str, object] = {"about": first.about} if first.about else {}
     if len(errors) > 1:
         values["more"] = len(errors) - 1
     _log.info(
@@ -167,7 +167,7 @@ def _ways(cls: type[Struct]) -> _ErrorPaths:
     return _ErrorPaths(here, tuple(structs), tuple(arrays))
 
 
-def _ways_into(kind: Kind[Any]) -> _ErrorPaths | None:
+def _ways_into(kind: Kind[object]) -> _ErrorPaths | None:
     if not isinstance(kind, StructKind):
         return None
     cls: type[Struct] = kind.cls

@@ -35,7 +35,7 @@ _TAKEN_OVER: Final = {
 """Fields of answers that say what an element is, and how requests may call them."""
 _PLAIN: Final = frozenset({"group_id", "key", "transactional_id", "name", "user"})
 """Strings of a request that its answer repeats."""
-_ANSWERED_AS: Final[dict[str, dict[str, Any]]] = {
+_ANSWERED_AS: Final[dict[str, dict[str, object]]] = {
     "Produce": {"base_offset": -1, "log_start_offset": -1},
     "Fetch": {"high_watermark": -1, "records": b"", "aborted_transactions": None},
     "OffsetFetch": {"committed_offset": -1, "metadata": ""},
@@ -129,7 +129,7 @@ def whole_answer(
 _NULL_PROTOCOL: Final = 7
 
 
-def _log_dir_answers(api: Api, request: Any, code: ErrorCode) -> list[Any]:
+def _log_dir_answers(api: Api, request: Any, code: ErrorCode) -> list[object]:
     topics: dict[str, list[int]] = {}
     for directory in request.dirs:
         for topic in directory.topics:
@@ -190,12 +190,12 @@ def has_error(cls: type[Struct]) -> bool:
     return False
 
 
-def _struct_of(kind: ArrayKind[Any]) -> type[Struct] | None:
+def _struct_of(kind: ArrayKind[object]) -> type[Struct] | None:
     element = kind.element
     return element.cls if isinstance(element, StructKind) else None
 
 
-def _array_in(element: Any) -> Any:
+def _array_in(element: object) -> Any:
     """Returns the array that the answer mirrors: the first one of an element."""
     if not isinstance(element, Struct):
         return ()
@@ -205,7 +205,7 @@ def _array_in(element: Any) -> Any:
     return ()
 
 
-def _value(element: Any, field: Field) -> Any:
+def _value(element: object, field: Field) -> object:
     if isinstance(element, int):
         return element if field.name in _PARTITION else None
     if isinstance(element, str):

@@ -146,9 +146,9 @@ class _Steps(Awaitable[T]):
         self._work = work
         self._charge = charge
 
-    def __await__(self) -> Generator[Any, None, T]:
+    def __await__(self) -> Generator[object, None, T]:
         steps = self._work.__await__()
-        step: Callable[[], Any] = steps.__next__
+        step: Callable[[], object] = steps.__next__
         while True:
             try:
                 wanted = self._charge.timed(step)
@@ -163,11 +163,11 @@ class _Steps(Awaitable[T]):
                 step = _sending(steps, given)
 
 
-def _throwing(steps: Generator[Any, Any, Any], error: BaseException) -> Callable[[], Any]:
+def _throwing(steps: Generator[object, None, object], error: BaseException) -> Callable[[], object]:
     return lambda: steps.throw(error)
 
 
-def _sending(steps: Generator[Any, Any, Any], value: object) -> Callable[[], Any]:
+def _sending(steps: Generator[Any, Any, Any], value: object) -> Callable[[], object]:
     return lambda: steps.send(value)
 
 

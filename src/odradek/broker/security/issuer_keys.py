@@ -9,7 +9,7 @@ from __future__ import annotations
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from odradek.config.sasl import SaslConfig
@@ -106,7 +106,7 @@ def _read_file(key: str, path: str) -> bytes:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *arguments: Any, **more: Any) -> None:
+    def redirect_request(self, *arguments: object, **more: object) -> None:
         return None
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import signal
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
@@ -41,7 +41,7 @@ else:
     topic_side = lazy("odradek.archive.checks.topic_side")
     verify = lazy("odradek.archive.checks.verify")
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Command = TypeVar("Command", bound=Callable[..., object])
 KEEP_MIN_MS: Final = 3_600_000
 _STATUS: Final = ("topic", "partition", "archived to", "end of topic", "behind", "files", "bytes")
 _FINDINGS: Final = (

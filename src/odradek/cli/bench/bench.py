@@ -16,6 +16,7 @@ from odradek.cli.bench import pictures, runs
 from odradek.cli.numbers import Real, Whole
 from odradek.cli.options import bootstrap_option, complete_topics, json_option, pairs
 from odradek.cli.output import bytes_text, print_json, remark, say, say_in_place
+from odradek.model.aliases import Json
 from odradek.model.errors import ConfigError, OdradekError
 from odradek.model.ids import TopicPartition
 
@@ -29,7 +30,7 @@ SECONDS: Final = 10.0
 SIZE: Final = 1024
 WARM_SECONDS: Final = 1.0
 _MOMENT_BYTES: Final = 8
-Command = TypeVar("Command", bound=Callable[..., Any])
+Command = TypeVar("Command", bound=Callable[..., object])
 
 
 @click.group()
@@ -324,7 +325,7 @@ def _report(what: str, measured: Measured, conditions: dict[str, Any], *, as_jso
                 say(line)
 
 
-def _document(measured: Measured, conditions: dict[str, Any]) -> dict[str, Any]:
+def _document(measured: Measured, conditions: dict[str, Any]) -> dict[str, Json]:
     return {
         **conditions,
         "records": measured.records,

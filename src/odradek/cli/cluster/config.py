@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -18,6 +18,7 @@ from odradek.config.loading import load_broker_config
 from odradek.config.sources import DEFAULT, CollectedConfig
 from odradek.config.topic import TOPIC_SETTINGS
 from odradek.config.unsupported import is_secret
+from odradek.model.aliases import Json
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.model.near_names import KEYS_ALIKE, near_hint
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 else:
     output = lazy("odradek.cli.output")
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Command = TypeVar("Command", bound=Callable[..., object])
 
 _HIDDEN = "(hidden)"
 
@@ -178,7 +179,7 @@ def _meaning(setting: Setting) -> str:
     return f"This setting {reason}. ({setting.meaning.removesuffix('.')})"
 
 
-def _explained(setting: Setting) -> dict[str, Any]:
+def _explained(setting: Setting) -> dict[str, Json]:
     return {
         "key": setting.key,
         "scope": setting.scope.value,

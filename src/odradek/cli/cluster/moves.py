@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.cli.cluster.state import ClusterState, describe
 from odradek.cli.output import RefreshingTable, bytes_text, print_json, print_table, say
 from odradek.client.admin.moves import moves_without_leader, next_moves, plan_for, throttle_changes
 from odradek.cluster.balance import BalancePlan, Move
+from odradek.model.aliases import Json
 from odradek.model.ids import BrokerId, TopicPartition
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def make_plan(state: ClusterState, drained: Sequence[int], *, spread: bool) -> B
     return plan_for(state.image, state.sizes, drained, spread=spread)
 
 
-def plan_as_json(made: BalancePlan) -> dict[str, Any]:
+def plan_as_json(made: BalancePlan) -> dict[str, Json]:
     return {
         "moves": [
             {

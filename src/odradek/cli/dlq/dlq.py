@@ -33,7 +33,7 @@ from odradek.dead_letters.sending_back import Fate, RedriveRequest
 from odradek.dead_letters.topic import DeadLetterTopic
 from odradek.security.closed_topics import is_internal
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Command = TypeVar("Command", bound=Callable[..., object])
 
 _REFUSED_SHOWN_MAX: Final = 10
 _FILTERS: Final = (
@@ -103,7 +103,7 @@ def dlq() -> None:
 @bootstrap_option
 @json_option
 def list_(
-    topics: tuple[str, ...], with_redriven: bool, bootstrap: str, as_json: bool, **filters: Any
+    topics: tuple[str, ...], with_redriven: bool, bootstrap: str, as_json: bool, **filters: object
 ) -> None:
     """Count dead letters by origin and error.
 
@@ -162,7 +162,7 @@ def show(
     raw: bool,
     bootstrap: str,
     as_json: bool,
-    **filters: Any,
+    **filters: object,
 ) -> None:
     """Show dead letters: where they come from, what went wrong, and their bytes.
 
@@ -226,7 +226,7 @@ def redrive_(
     yes: bool,
     bootstrap: str,
     as_json: bool,
-    **filters: Any,
+    **filters: object,
 ) -> None:
     """Send dead letters back to where they came from, each once.
 

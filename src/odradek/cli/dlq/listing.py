@@ -10,13 +10,14 @@ from odradek.cli.moments import time_text
 from odradek.dead_letters.grouping import LetterGroup
 from odradek.dead_letters.headers import Origin
 from odradek.dead_letters.letter import DeadLetter
+from odradek.model.aliases import Json
 
 LIST_COLUMNS: Final = ("topic", "origin", "error", "letters", "redriven", "oldest", "newest")
 _SHOWN_BYTES_MAX: Final = 2_000
 _HEX_WIDTH: Final = 16
 
 
-def group_row(group: LetterGroup) -> tuple[Any, ...]:
+def group_row(group: LetterGroup) -> tuple[object, ...]:
     """Returns the row of a group of letters, in the order of LIST_COLUMNS."""
     return (
         group.topic,
@@ -29,7 +30,7 @@ def group_row(group: LetterGroup) -> tuple[Any, ...]:
     )
 
 
-def letter_json(letter: DeadLetter, is_redriven: bool) -> dict[str, Any]:
+def letter_json(letter: DeadLetter, is_redriven: bool) -> dict[str, Json]:
     """Returns all of a letter; bytes that are no text as base64, in fields that say so."""
     origin, failure, by = letter.origin, letter.failure, letter.by
     document: dict[str, Any] = {
@@ -88,7 +89,7 @@ def letter_lines(letter: DeadLetter, is_redriven: bool, *, with_stacktrace: bool
         yield from (f"    {line}" for line in failure.stacktrace.splitlines())
 
 
-def _origin_json(origin: Origin) -> dict[str, Any]:
+def _origin_json(origin: Origin) -> dict[str, Json]:
     return {
         "topic": origin.topic,
         "partition": origin.partition,

@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.cli.access import (
     PATIENCE_MS,
@@ -52,7 +52,7 @@ def say_what_follows(store: PipelineStore, document: PipelineDocument, as_json: 
     """Prints the changed document, and what carries it out."""
     owner = membership.supervisor_of(store.admin)
     if as_json:
-        state: dict[str, Any] = {**listing.as_json(document, {}), "supervised_by": owner}
+        state: dict[str, object] = {**listing.as_json(document, {}), "supervised_by": owner}
         print_json(state)
     remark(f"{text}; {owner} sees to it" if owner is not None else f"{text}; {NO_SUPERVISOR}")
 

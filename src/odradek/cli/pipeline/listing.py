@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from odradek.cli.moments import time_text
+from odradek.model.aliases import Json
 from odradek.pipelines.document import PipelineDocument, PipelineVersion, run_key, runs_of
 from odradek.pipelines.status import PipelineStatus
 
@@ -54,7 +55,7 @@ def as_json(document: PipelineDocument, statuses: Statuses) -> dict[str, Any]:
     return content
 
 
-def _status_json(status: PipelineStatus | None) -> dict[str, Any] | None:
+def _status_json(status: PipelineStatus | None) -> dict[str, Json] | None:
     if status is None:
         return None
     content = dataclasses.asdict(status)

@@ -32,7 +32,7 @@ _name_argument: Final = click.argument("name", metavar="PIPELINE")
 _operator_argument: Final = click.argument("operator", required=False)
 
 
-def _output_option(function: Callable[..., Any]) -> Callable[..., Any]:
+def _output_option(function: Callable[..., object]) -> Callable[..., Any]:
     return click.option("--output", metavar="NAME", help="Only the state of this output of the program.")(
         function
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from odradek.cli.moments import parse_timestamp
 from odradek.model.errors import OdradekError
@@ -168,7 +168,7 @@ def _from_json(line: bytes, number: int, defaults: InputRecord, now_ms: int) -> 
         raise InputError(f"line {number}: {error}") from None
 
 
-def _json_bytes(fields: dict[str, Any], name: str) -> bytes | None:
+def _json_bytes(fields: Mapping[str, object], name: str) -> bytes | None:
     """Returns a string as UTF-8, `NAME_base64` decoded, null as null, anything else as compact JSON."""
     encoded = fields.get(f"{name}_base64")
     if encoded is not None:
@@ -183,7 +183,7 @@ def _json_bytes(fields: dict[str, Any], name: str) -> bytes | None:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _json_headers(value: Any) -> Headers:
+def _json_headers(value: object) -> Headers:
     """Parses headers from `{"name": "value"}`, or from a list of `{"name": ..., "value": ... | "value_base64": ...}` where
     names repeat."""
     if value is None:
@@ -200,7 +200,7 @@ def _json_headers(value: Any) -> Headers:
     return tuple(headers)
 
 
-def _json_timestamp(value: Any, defaults: InputRecord, now_ms: int) -> int | None:
+def _json_timestamp(value: object, defaults: InputRecord, now_ms: int) -> int | None:
     if defaults.timestamp_ms is not None or value is None:
         return defaults.timestamp_ms
     if isinstance(value, bool) or not isinstance(value, int | str):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from odradek.cli.moments import time_text
+from odradek.model.aliases import Json
 from odradek.model.errors import ConfigError
 from odradek.model.safe_text import safe_bytes, safe_json, safe_line
 
@@ -133,7 +134,7 @@ def _headers_text(
 
 def _json_line(record: ReadRecord) -> bytes:
     """Returns a line that `odradek produce --json` reads back as the same record, whatever bytes it holds."""
-    fields: dict[str, Any] = {
+    fields: dict[str, Json] = {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
@@ -143,7 +144,7 @@ def _json_line(record: ReadRecord) -> bytes:
     _put(fields, "value", record.value)
     headers = []
     for name, value in record.headers:
-        header: dict[str, Any] = {"name": name}
+        header: dict[str, Json] = {"name": name}
         _put(header, "value", value)
         headers.append(header)
     fields["headers"] = headers

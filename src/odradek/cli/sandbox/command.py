@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -87,7 +88,7 @@ class _Narrator:
     def __init__(self, language: str, *, quiet: bool) -> None:
         self.language = language
         self._quiet = quiet
-        self.claims: list[dict[str, Any]] = []
+        self.claims: list[dict[str, object]] = []
 
     @property
     def held(self) -> int:
@@ -110,7 +111,7 @@ class _Narrator:
         except OdradekError as error:
             self._claim(f"{name}.stuck", str(error), holds=False, counted={})
 
-    def _claim(self, key: str, text: str, *, holds: bool, counted: dict[str, Any]) -> None:
+    def _claim(self, key: str, text: str, *, holds: bool, counted: Mapping[str, object]) -> None:
         self.claims.append({"claim": key, "holds": holds, "counted": counted, "text": text})
         mark = click.style("✓", fg="green") if holds else click.style("✗", fg="red")
         self.say(f"  {mark} {text}")

@@ -34,7 +34,7 @@ _SETTINGS: Final = {
     "replica.lag.time.max.ms": "3000",
 }
 _AUDITED: Final = {"odradek.audit.sinks": "topic", "odradek.audit.topic.partitions": "3"}
-_QUICK: Final[dict[str, Any]] = {
+_QUICK: Final[dict[str, object]] = {
     "retry_backoff_ms": 30,
     "retry_backoff_max_ms": 200,
     "reconnect_backoff_ms": 30,

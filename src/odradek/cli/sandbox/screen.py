@@ -101,7 +101,7 @@ def picture(playground: Playground, topics: Iterable[str]) -> Any:
     return console.Group(*parts)
 
 
-def _table(columns: list[str], rows: list[list[object]]) -> Any:
+def _table(columns: list[str], rows: list[list[object]]) -> object:
     table = rich_table.Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         table.add_column(column)

@@ -45,9 +45,9 @@ def checks_arguments(cls: C) -> C:
     return cls
 
 
-def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
+def _checked(method: Callable[..., Any]) -> Callable[..., object]:
     signature = inspect.signature(method)
-    hints: dict[str, Any] = {}
+    hints: dict[str, object] = {}
 
     @wraps(method)
     async def call(*args: Any, **kwargs: Any) -> Any:
@@ -94,7 +94,7 @@ def _checked_integer(value: Any, where: _Path) -> int:
     return index(value)
 
 
-def _is_integer(value: Any) -> bool:
+def _is_integer(value: object) -> bool:
     return not isinstance(value, bool) and hasattr(value, "__index__")
 
 
@@ -110,23 +110,23 @@ def _checked_number(value: Any, where: _Path) -> float:
         ) from None
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return _is_integer(value) or (isinstance(value, Real) and not isinstance(value, bool))
 
 
-def _checked_bool(value: Any, where: _Path) -> bool:
+def _checked_bool(value: object, where: _Path) -> bool:
     if not _is_bool(value):
         raise _wrong(value, bool, where)
     return bool(value)
 
 
-def _is_bool(value: Any) -> bool:
+def _is_bool(value: object) -> bool:
     """Tells whether a value is a bool, also one of numpy; its type is only there when numpy is imported."""
     numpy = sys.modules.get("numpy")
     return isinstance(value, bool) or (numpy is not None and isinstance(value, numpy.bool_))
 
 
-_CONVERSIONS: Final[Mapping[Any, Callable[[Any, _Path], Any]]] = {
+_CONVERSIONS: Final[Mapping[object, Callable[[Any, _Path], object]]] = {
     int: _checked_integer,
     float: _checked_number,
     bool: _checked_bool,
@@ -148,7 +148,7 @@ def _checked_member(value: Any, hint: type[IntEnum], where: _Path) -> IntEnum:
     raise WrongArgumentError(f"{_text_of(where)} must be {hint.__name__}: {members}; not {shown}")
 
 
-def _checked_object(value: Any, hint: Any, where: _Path) -> Any:
+def _checked_object(value: Any, hint: Any, where: _Path) -> object:
     """Returns an instance of a class, with its fields checked; a plain tuple or list becomes the named tuple that is wanted."""
     names = getattr(hint, "_fields", None)
     if names is not None and isinstance(value, (tuple, list)) and len(value) == len(names):
@@ -168,7 +168,7 @@ def _is(value: object, other: object) -> bool:
     return value is other
 
 
-def _checked_fields(value: Any, cls: Any, where: _Path) -> Any:
+def _checked_fields(value: object, cls: Any, where: _Path) -> object:
     """Returns the instance; a copy of it where a field is converted. A user's subclass may have any fields of its own."""
     hints = _hints_of(cls)
     changed = {}
@@ -185,7 +185,7 @@ def _checked_fields(value: Any, cls: Any, where: _Path) -> Any:
     return copied
 
 
-def _checked_union(value: Any, hint: Any, where: _Path) -> Any:
+def _checked_union(value: object, hint: object, where: _Path) -> object:
     """Returns the value as the member of the union that fits it; the error of a member with parts names the part."""
     members = get_args(hint)
     if value is None and NoneType in members:
@@ -211,14 +211,14 @@ def _may_be(value: Any, hint: Any) -> bool:
     return isinstance(value, outer)
 
 
-_OUTER_CHECKS: Final[Mapping[Any, Callable[[Any], bool]]] = {
+_OUTER_CHECKS: Final[Mapping[object, Callable[[Any], bool]]] = {
     int: _is_integer,
     float: _is_number,
     bool: _is_bool,
 }
 
 
-def _checked_mapping(value: Any, hint: Any, where: _Path) -> dict[Any, Any]:
+def _checked_mapping(value: object, hint: object, where: _Path) -> dict[object, object]:
     if not isinstance(value, Mapping):
         raise _wrong(value, hint, where)
     key_hint, value_hint = get_args(hint)
@@ -235,7 +235,7 @@ def _checked_mapping(value: Any, hint: Any, where: _Path) -> dict[Any, Any]:
     return dict(zip(checked_keys, checked_contents, strict=True))
 
 
-def _checked_items(value: Any, hint: Any, where: _Path) -> tuple[Any, ...]:
+def _checked_items(value: object, hint: object, where: _Path) -> tuple[object, ...]:
     """Returns the items. One text is no list of texts, although Python would go through its characters."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
         raise _wrong(value, hint, where)
@@ -270,16 +270,16 @@ def _plain(values: Collection[Any], hint: Any) -> Collection[Any] | None:
 
 
 @cache
-def _hints_of(cls: Hashable) -> dict[str, Any]:
+def _hints_of(cls: Hashable) -> dict[str, object]:
     return get_type_hints(cls)
 
 
-def _wrong(value: Any, hint: Any, where: _Path) -> WrongArgumentError:
+def _wrong(value: object, hint: object, where: _Path) -> WrongArgumentError:
     """Returns the error. It has the value's type and not the value, which may be a password."""
     return WrongArgumentError(f"{_text_of(where)} must be {_name_of(hint)}, not {_kind_of(value)}")
 
 
-def _kind_of(value: Any) -> str:
+def _kind_of(value: object) -> str:
     return "None" if value is None else type(value).__name__
 
 
@@ -291,7 +291,7 @@ def _text_of(where: _Path) -> str:
     return _text_of(parent) + form.format(step if form == _FIELD else _shown(step))
 
 
-def _name_of(hint: Any) -> str:
+def _name_of(hint: object) -> str:
     """Returns an annotation in words."""
     hint = getattr(hint, "__supertype__", hint)
     origin, members = get_origin(hint), get_args(hint)
@@ -304,6 +304,6 @@ def _name_of(hint: Any) -> str:
     return _NAMES.get(hint) or str(getattr(hint, "__name__", hint))
 
 
-def _shown(key: Any) -> str:
+def _shown(key: object) -> str:
     """Returns a key of a mapping on one short line."""
     return " ".join(reprlib.repr(key).split())

@@ -32,7 +32,7 @@ class CallOutcome:
     def none(cls) -> CallOutcome:
         return cls(results={}, errors={})
 
-    def note(self, subject: Any, error_code: int, message: str | None, value: Any = None) -> None:
+    def note(self, subject: object, error_code: int, message: str | None, value: object = None) -> None:
         """Item by item, as answers list them."""
         code = ErrorCode.of(error_code)
         if code is ErrorCode.NONE:
@@ -53,10 +53,10 @@ class Exchange:
     at_most: int | None = None
     """The highest version of the API that `one` sends; None for any."""
 
-    def whole(self, subject: Any) -> Exchange:
+    def whole(self, subject: object) -> Exchange:
         """Returns the exchange for a call about one item: its result is the whole answer."""
 
-        def read(response: Any) -> CallOutcome:
+        def read(response: object) -> CallOutcome:
             return CallOutcome(results={subject: self.read(response)}, errors={})
 
         return Exchange(request=self.request, answer=self.answer, read=read)
@@ -129,8 +129,8 @@ class AdminCalls:
         answer was lost; `already` says which error then means that it was.
         """
         done = CallOutcome.none()
-        open_errors: dict[Any, KafkaError] = {}
-        unanswered: dict[Any, None] = {}
+        open_errors: dict[object, KafkaError] = {}
+        unanswered: dict[object, None] = {}
 
         async def attempt(left_s: float) -> None:
             pending = {

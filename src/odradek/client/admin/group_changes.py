@@ -68,7 +68,7 @@ class GroupChanges:
         else:
             wanted = group_members.static_members(instance_ids)
 
-        async def by(items: Mapping[Any, Any], left_s: float) -> dict[int, dict[Any, Any]]:
+        async def by(items: Mapping[object, object], left_s: float) -> dict[int, dict[Any, Any]]:
             coordinators = await self._session.by_group({group_id: None}, left_s) if items else ()
             return {broker: dict(items) for broker in coordinators}
 

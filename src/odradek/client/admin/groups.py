@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from odradek.client.admin.calls import CallOutcome, Exchange
 from odradek.client.admin.group_descriptions import (
@@ -180,7 +179,7 @@ def share_offsets(groups: Iterable[str]) -> Exchange:
     return Exchange(request=request, answer=DescribeShareGroupOffsetsResponse, read=read)
 
 
-def delete_groups(wanted: dict[str, Any], timeout_s: float) -> Exchange:
+def delete_groups(wanted: Mapping[str, object], timeout_s: float) -> Exchange:
     def read(response: DeleteGroupsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
         for group in response.results:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from odradek.client.admin.calls import CallOutcome, Exchange
 from odradek.client.admin.types import (
@@ -257,7 +257,7 @@ def _entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:
     )
 
 
-def _resource(kind: int, name: str) -> Any:
+def _resource(kind: int, name: str) -> object:
     return ConfigResource(_TYPES[kind], name) if kind in _TYPES else f"resource {kind} {name}"
 
 

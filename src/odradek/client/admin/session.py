@@ -77,7 +77,7 @@ class AdminSession:
             del self._groups[next(iter(self._groups))]
         return coordinator
 
-    async def by_group(self, items: Mapping[Any, Any], timeout_s: float) -> Any:
+    async def by_group(self, items: Mapping[object, object], timeout_s: float) -> Any:
         """Groups items, whose keys are ids of groups, by the groups' coordinators."""
         return await self.calls.by_coordinator(GROUP, items, timeout_s)
 
@@ -110,12 +110,12 @@ class AdminSession:
         """Returns the answer of every broker."""
         await self.start()
         brokers = dict.fromkeys((await self.cluster.metadata.refresh(self.limit_s(timeout_s))).brokers)
-        answers: dict[int, Any] = await self.each(
+        answers: dict[int, object] = await self.each(
             what, brokers, timeout_s, None, by=self.calls.by_itself, ask_broker=ask_broker
         )
         return answers
 
-    async def together(self, what: str, calls: Mapping[K, Coroutine[Any, Any, V]]) -> dict[K, V]:
+    async def together(self, what: str, calls: Mapping[K, Coroutine[object, None, V]]) -> dict[K, V]:
         """Run the calls at the same time, all to their end; what some of them raised is raised as `Failures` has it."""
         outcomes = await asyncio.gather(*calls.values(), return_exceptions=True)
         results: dict[K, V] = {}

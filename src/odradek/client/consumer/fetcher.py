@@ -169,7 +169,7 @@ class Fetcher:
             delay = max(0.0, plan.retry_at - now)
             self._timer = asyncio.get_running_loop().call_later(delay, self.turn)
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, work: Coroutine[object, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(self._guarded(work), name="odradek-consumer-lookup")
         self._tasks[task] = None
 
@@ -179,7 +179,7 @@ class Fetcher:
 
         task.add_done_callback(ended)
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(self, work: Coroutine[object, None, None]) -> None:
         try:
             await work
         except Exception as error:  # noqa: BLE001 - the root of a task: users must learn of it

@@ -66,7 +66,7 @@ def by_one_task(method: F) -> F:
     assert inspect.iscoroutinefunction(method)
 
     @wraps(method)
-    async def alone(self: Any, *arguments: Any, **named: Any) -> Any:
+    async def alone(self: Any, *arguments: object, **named: object) -> Any:
         self._loop.check()
         use = self._use.begin()
         try:
@@ -83,14 +83,14 @@ def on_own_loop(method: F) -> F:
     if inspect.iscoroutinefunction(method):
 
         @wraps(method)
-        async def awaited(self: Any, *arguments: Any, **named: Any) -> Any:
+        async def awaited(self: Any, *arguments: object, **named: object) -> Any:
             self._loop.check()
             return await method(self, *arguments, **named)
 
         return cast(F, awaited)
 
     @wraps(method)
-    def called(self: Any, *arguments: Any, **named: Any) -> Any:
+    def called(self: Any, *arguments: object, **named: object) -> Any:
         self._loop.check()
         return method(self, *arguments, **named)
 
@@ -101,7 +101,7 @@ def by_one_thread(method: F) -> F:
     """Decorates a method so that it refuses to run while another thread runs one of its kind."""
 
     @wraps(method)
-    def alone(self: Any, *arguments: Any, **named: Any) -> Any:
+    def alone(self: Any, *arguments: object, **named: object) -> Any:
         self._loop.check()
         self._use.begin()
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -14,7 +14,7 @@ def _never() -> bool:
 
 
 async def to_its_end(
-    work: Coroutine[Any, Any, T] | asyncio.Task[T],
+    work: Coroutine[object, None, T] | asyncio.Task[T],
     *,
     grace_s: float,
     may_stop: Callable[[], bool] = _never,
@@ -36,7 +36,7 @@ async def to_its_end(
         raise
 
 
-async def has_ended(task: asyncio.Task[Any], timeout_s: float | None = None) -> bool:
+async def has_ended(task: asyncio.Task[object], timeout_s: float | None = None) -> bool:
     """Waits for the end of a task, whatever that is; False when it lasts longer than `timeout_s`."""
     try:
         async with asyncio.timeout(timeout_s):

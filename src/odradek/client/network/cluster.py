@@ -138,7 +138,7 @@ class ClusterClient:
         """Sends one request without a retry. Both `timeout_s` and request.timeout.ms limit the wait for its answer."""
         connection = await self.connection(broker)
         limit_s = min(timeout_s, self._settings.request_timeout_ms / 1000)
-        reply: Any = await connection.send(request, at_most=at_most, timeout_s=limit_s)
+        reply: object = await connection.send(request, at_most=at_most, timeout_s=limit_s)
         assert isinstance(reply, response_type)
         return reply
 

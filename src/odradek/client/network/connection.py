@@ -163,9 +163,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             secured.abort()
             raise
 
-    def _send_login(self, message: Message) -> asyncio.Future[Any]:
+    def _send_login(self, message: Message) -> asyncio.Future[object]:
         api = api_of(message)
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._transmit(OutgoingRequest(api, self._versions.choose(api), message, future, None))
         return future
 
@@ -208,7 +208,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         a KafkaError (NETWORK_EXCEPTION: unknown).
         """
         api = api_of(message)
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         try:
             version = self._versions.choose(api, at_most=at_most)
             self._gate.submit(OutgoingRequest(api, version, message, future, timeout_s))
@@ -313,7 +313,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._greeted = True
 
     async def _request_versions(self, version: int) -> ApiVersionsResponse:
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         identity = self._identity or _ANY_BROKER
         request = ApiVersionsRequest(
             client_software_name=SOFTWARE_NAME,

@@ -7,7 +7,7 @@ import concurrent.futures
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from odradek.client.network.errors import ClientClosedError, IllegalStateError
 
@@ -50,7 +50,7 @@ class LoopThread:
                 f"this {kind} belongs to process {self._process_id}, which forked this one: make another one here"
             )
 
-    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    def call(self, coroutine: Coroutine[object, None, T]) -> T:
         """Run `coroutine` on the loop and wait for it. An interrupt (Ctrl-C) cancels it.
 
         ClientClosedError when the client is closed, or another thread closes it meanwhile.
@@ -100,7 +100,7 @@ class LoopThread:
                 self._stopped = True
                 self._loop.call_soon_threadsafe(self._loop.stop)
 
-    def stop_after(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    def stop_after(self, work: Callable[[], Coroutine[object, None, object]]) -> None:
         """End the loop when this last `work` is done, without waiting for it: for finalizers."""
 
         if self.is_gone:

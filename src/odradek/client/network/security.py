@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.client.network.errors import BrokerUnreachableError, LoginError, WrongPeerError
 from odradek.client.network.throttled import SendGate
@@ -39,7 +39,7 @@ class ConnectionLogin:
         credentials: LoginCredentials,
         gate: SendGate,
         *,
-        send: Callable[[Message], asyncio.Future[Any]],
+        send: Callable[[Message], asyncio.Future[object]],
         on_failed: Callable[[KafkaError], None],
     ) -> None:
         """`send` passes by the gate. `on_failed` is called when the login cannot be renewed."""

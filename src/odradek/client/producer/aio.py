@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Generic, Self, Unpack
+from typing import Generic, Self, Unpack
 
 from odradek.client.groups.values import GroupMetadata, OffsetsToCommit
 from odradek.client.network.cancellation import to_its_end
@@ -135,7 +135,7 @@ class AsyncProducer(Generic[K, V]):
             deadline = deadline or now + core.max_block_s
             await self._wait_for_room(deadline - now)
 
-    async def send_arrow(self, topic: str, rows: Any) -> None:
+    async def send_arrow(self, topic: str, rows: object) -> None:
         """Put the rows of a frame into batches of their own: many times as fast as one record after another.
 
         `rows`: a pyarrow RecordBatch or Table, a polars or pandas DataFrame, or any object with `__arrow_c_stream__`. Columns:

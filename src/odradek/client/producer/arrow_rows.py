@@ -7,7 +7,7 @@ The one module here that needs pyarrow; it is imported when someone sends rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,7 +38,7 @@ _WANTED: Final = {
 }
 
 
-def record_batches(frame: Any) -> Iterator[pa.RecordBatch]:
+def record_batches(frame: object) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a frame in order, with the columns that records have, in types that `by_partition` takes.
 
     A frame is whatever hands out Arrow data through the C data interface (`__arrow_c_stream__`, `__arrow_c_array__`): tables
@@ -58,7 +58,7 @@ def record_batches(frame: Any) -> Iterator[pa.RecordBatch]:
         yield _joined(waiting)
 
 
-def _streamed(frame: Any) -> Iterator[pa.RecordBatch]:
+def _streamed(frame: object) -> Iterator[pa.RecordBatch]:
     if isinstance(frame, pa.RecordBatch):
         yield frame
     elif isinstance(frame, type) or not (

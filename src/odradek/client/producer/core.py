@@ -172,7 +172,7 @@ class ProducerCore:
         return queues[partition]
 
     def batches_of(
-        self, topic: TopicQueues, rows: Any
+        self, topic: TopicQueues, rows: object
     ) -> Iterator[tuple[PartitionQueue | None, Written] | None]:
         """Yields the batches of a frame in order, with their queues; a queue of None leaves it to the sticky partition.
 

@@ -165,7 +165,7 @@ class Producer(Generic[K, V]):
             delivery = self._when_there_is_room(append)
         return cast(Delivery, delivery)
 
-    def send_arrow(self, topic: str, rows: Any) -> None:
+    def send_arrow(self, topic: str, rows: object) -> None:
         """Put the rows of a frame into batches of their own: many times as fast as one record after another.
 
         `rows`: a pyarrow RecordBatch or Table, a polars or pandas DataFrame, or any object with `__arrow_c_stream__`. Columns:

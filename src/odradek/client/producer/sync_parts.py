@@ -140,7 +140,7 @@ class ProducerSyncParts(Generic[K, V]):
             delivery = self._when_there_is_room(append)
         return cast(Delivery, delivery)
 
-    def send_arrow(self, topic: str, rows: Any) -> None:
+    def send_arrow(self, topic: str, rows: object) -> None:
         if self._check_sendable is not None:
             self._check_sendable()
         queues = self._topics.get(topic) or self._learn(topic)

@@ -151,7 +151,7 @@ class ClientSettings(SecuritySettings):
         names = {setting.key: name for name, setting in cls.settings.items()}
         names["bootstrap.servers"] = "bootstrap_servers"
         names |= {key: name for key, name in OTHER_SPELLINGS.items() if name in cls.settings}
-        arguments: dict[str, Any] = {}
+        arguments: dict[str, object] = {}
         for key, value in config.items():
             if key not in names:
                 raise ConfigError(_unknown(cls, key, list(names)))

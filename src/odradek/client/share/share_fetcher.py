@@ -296,7 +296,7 @@ class ShareFetcher:
 
     # -- answers
 
-    def _answered(self, state: _BrokerSession, read: ReadAnswer, future: asyncio.Future[Any]) -> None:
+    def _answered(self, state: _BrokerSession, read: ReadAnswer, future: asyncio.Future[object]) -> None:
         state.request, state.is_fetching = None, False
         groups, state.carried = state.carried, []
         error = None if future.cancelled() else future.exception()

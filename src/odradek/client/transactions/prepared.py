@@ -163,7 +163,7 @@ class TransactionClient:
     ) -> Any:
         coordinator = self._coordinator(key_type, key)
 
-        async def attempt(left_s: float) -> Any:
+        async def attempt(left_s: float) -> object:
             while True:
                 response = await coordinator.send(
                     api, request, timeout_s=min(left_s, self._request_timeout_s), at_most=at_most

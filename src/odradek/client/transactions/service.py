@@ -392,7 +392,7 @@ class ProducerTransactions:
         """Returns the answer, once there is a good one; what it costs otherwise is noted in the core and raised."""
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
 
-        async def attempt(left_s: float) -> Any:
+        async def attempt(left_s: float) -> object:
             while True:
                 response = await coordinator.send(
                     api, build, timeout_s=min(left_s, self._request_timeout_s), at_most=at_most

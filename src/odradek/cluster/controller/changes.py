@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from odradek.cluster.controller.publishing import Publication
 from odradek.cluster.controller.store import ClusterStore, in_commits
@@ -33,7 +33,7 @@ class Changes:
         self.store = store
         self.publication = publication
         self._changing = asyncio.Lock()
-        self._under_way: dict[asyncio.Task[Any], None] = {}
+        self._under_way: dict[asyncio.Task[object], None] = {}
         self._closed = False
 
     @property
@@ -82,10 +82,10 @@ class Changes:
             elif image is not self.image:
                 self.publication.publish(replace(image, version=self.image.version + 1))
 
-    async def _outlive(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _outlive(self, work: Coroutine[object, None, T]) -> T:
         return await outcome_of(self._begun(work))
 
-    def _begun(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def _begun(self, work: Coroutine[object, None, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
         self._under_way[task] = None
         task.add_done_callback(lambda done: self._under_way.pop(done, None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -18,11 +18,11 @@ class BackgroundLoop:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    async def run(self, coroutine: Coroutine[object, None, T]) -> T:
         """Runs the coroutine on the thread, and waits for it without blocking the caller's loop."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
 
-    def start(self, coroutine: Coroutine[Any, Any, object]) -> None:
+    def start(self, coroutine: Coroutine[object, None, object]) -> None:
         """Runs the coroutine on the thread, and does not wait. It reports its own errors."""
         asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 

@@ -131,7 +131,7 @@ def _masked_value(rules: Iterable[MaskRule], value: bytes | None, decoded: bytes
         return _MASK_BYTES
 
 
-def _hide(root: list[Any], path: FieldPath) -> None:
+def _hide(root: Sequence[object], path: FieldPath) -> None:
     """Replaces what is at the path, in place: every place, however many there are."""
     nodes: list[Any] = [root]
     for step in path[:-1]:
@@ -141,7 +141,7 @@ def _hide(root: list[Any], path: FieldPath) -> None:
             node[at] = MASK
 
 
-def _places(node: Any, step: str | int | None) -> Iterable[Any]:
+def _places(node: object, step: str | int | None) -> Iterable[object]:
     if isinstance(node, dict):
         if step is None:
             return list(node)
@@ -153,7 +153,7 @@ def _places(node: Any, step: str | int | None) -> Iterable[Any]:
     return ()
 
 
-def _hide_names(root: list[Any], names: set[str]) -> None:
+def _hide_names(root: Sequence[object], names: set[str]) -> None:
     """Replaces every member with one of the names, in place."""
     nodes: list[Any] = [root]
     while nodes:

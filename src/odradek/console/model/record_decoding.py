@@ -165,11 +165,11 @@ def _all_references(schema: RegisteredSchema) -> list[tuple[str, RegisteredSchem
     return list(found_parts.items())
 
 
-def _json(document: Any) -> bytes:
+def _json(document: object) -> bytes:
     return json.dumps(document, ensure_ascii=False, default=_plain).encode(errors="replace")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Returns a value that JSON does not have as one that it has; bytes as Avro's own JSON writes them."""
     if isinstance(value, bytes | bytearray):
         return value.decode("latin-1")

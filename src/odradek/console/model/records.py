@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from odradek.client.aio import AsyncConsumer, AsyncProducer
 from odradek.client.consumer.consumer_record import ConsumerRecord
@@ -34,7 +34,7 @@ KEPT_BYTES_MAX: Final = 32 << 20
 CALL_S: Final = 8.0
 _POLL_S: Final = 0.25
 _POLL_RECORDS: Final = 2_000
-_SETTINGS: Final[Mapping[str, Any]] = {
+_SETTINGS: Final[Mapping[str, object]] = {
     "enable_auto_commit": False,
     "allow_auto_create_topics": False,
     "auto_offset_reset": "earliest",

@@ -215,7 +215,7 @@ class ClusterModel:
     def _change(self, **fields: Any) -> None:
         self.snapshot = replace(self.snapshot, version=self.snapshot.version + 1, **fields)
 
-    def _change_brokers(self, **fields: Any) -> None:
+    def _change_brokers(self, **fields: object) -> None:
         """Brokers have figures of partitions and of disks: they are put together again when either changes."""
         self._change(**fields)
         if self._cluster is not None:

@@ -12,7 +12,7 @@ import hmac
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import quote, quote_plus, urlencode, urlsplit
 
 from odradek.console.oidc.flow import LoginFlow
@@ -180,7 +180,7 @@ class OidcProvider:
         """Returns fresh tokens of the same user."""
         form = {"grant_type": "refresh_token", "refresh_token": tokens.refresh_token}
         fields, requested_s = await self._tokens(form)
-        claims: Mapping[str, Any] = {"sub": tokens.subject, "preferred_username": tokens.name}
+        claims: Mapping[str, object] = {"sub": tokens.subject, "preferred_username": tokens.name}
         if fields.get("id_token") is not None:
             claims = await self._claims(fields["id_token"])
             if claims.get("sub") != tokens.subject:
@@ -211,7 +211,11 @@ class OidcProvider:
         return endpoint + ("&" if "?" in endpoint else "?") + urlencode(fields)
 
     def _issued(
-        self, fields: Mapping[str, Any], claims: Mapping[str, Any], requested_s: float, refresh_token: str
+        self,
+        fields: Mapping[str, object],
+        claims: Mapping[str, object],
+        requested_s: float,
+        refresh_token: str,
     ) -> OidcTokens:
         token = fields.get("id_token" if self.options.sends_id_token else "access_token")
         if not isinstance(token, str) or not 0 < len(token) <= TOKEN_LENGTH_MAX or not token.isascii():
@@ -232,7 +236,7 @@ class OidcProvider:
             expires_s=requested_s + self._lifetime_s(fields, token),
         )
 
-    def _lifetime_s(self, fields: Mapping[str, Any], token: str) -> float:
+    def _lifetime_s(self, fields: Mapping[str, object], token: str) -> float:
         """Returns the shorter of what the provider states and what the token itself states, if it is readable."""
         stated = []
         seconds = fields.get("expires_in")
@@ -247,7 +251,7 @@ class OidcProvider:
             stated.append(expires_s - self._clock.wall_ms() / 1000)
         return min(stated, default=SHORTEST_S)
 
-    async def _claims(self, token: Any) -> Mapping[str, Any]:
+    async def _claims(self, token: object) -> Mapping[str, object]:
         """Returns the claims of an ID token for this console. Unknown keys are fetched once."""
         if not isinstance(token, str):
             raise ProviderRefusedError("the provider issues no ID token: the scope needs openid")
@@ -269,7 +273,7 @@ class OidcProvider:
             raise ProviderRefusedError("the ID token is for another client (azp)")
         return claims
 
-    async def _tokens(self, form: dict[str, str]) -> tuple[Mapping[str, Any], float]:
+    async def _tokens(self, form: dict[str, str]) -> tuple[Mapping[str, object], float]:
         described = await self._described()
         requested_s = self._clock.monotonic()
         response = await self._post(described.token_endpoint, form)
@@ -358,16 +362,16 @@ class OidcProvider:
             return await asyncio.to_thread(call)
 
 
-def _unchecked_header(token: str) -> Mapping[str, Any]:
+def _unchecked_header(token: str) -> Mapping[str, object]:
     return _decoded(token.partition(".")[0])
 
 
-def _unchecked_claims(token: str) -> Mapping[str, Any]:
+def _unchecked_claims(token: str) -> Mapping[str, object]:
     parts = token.split(".")
     return _decoded(parts[1]) if len(parts) == 3 else {}
 
 
-def _decoded(part: str) -> Mapping[str, Any]:
+def _decoded(part: str) -> Mapping[str, object]:
     """Returns a part of a token before it is checked: only to choose a key, or to see when the token ends."""
     try:
         content = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))

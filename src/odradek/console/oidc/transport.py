@@ -98,7 +98,7 @@ def _connection(parts: urllib.parse.SplitResult, ca_file: str) -> http.client.HT
     return http.client.HTTPSConnection(parts.hostname, parts.port, timeout=CALL_S, context=trusted)
 
 
-def _object(content: bytes) -> dict[str, Any]:
+def _object(content: bytes) -> dict[str, object]:
     try:
         fields = json.loads(content)
     except (ValueError, RecursionError):

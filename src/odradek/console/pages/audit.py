@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -85,7 +86,7 @@ def _pattern(visit: Visit, name: str) -> str | None:
     return text
 
 
-def _row(event: dict[str, Any]) -> dict[str, str]:
+def _row(event: Mapping[str, object]) -> dict[str, str]:
     """Returns an event as texts: whatever another program wrote there."""
     at_ms = event.get("time_ms")
     names = ("kind", "outcome", "principal", "host", "api", "operation", "detail", "client", "broker")

@@ -158,7 +158,7 @@ def _verbs(document: PipelineDocument) -> list[str]:
     return offered + (list(_CANDIDATE_VERBS) if document.candidate is not None else [])
 
 
-def _states(run: PipelineProgress, snapshot: ModelSnapshot) -> list[dict[str, Any]]:
+def _states(run: PipelineProgress, snapshot: ModelSnapshot) -> list[dict[str, object]]:
     """Returns operators with state, with the bytes of the topic that holds it; UNKNOWN where no topic does."""
     outline = None if run.status is None else run.status.outline
     if outline is None:
@@ -204,7 +204,7 @@ def pipeline_path(name: str, page: str = "pipeline") -> str:
     return f"/pipelines/{page}?{urlencode({'name': name})}"
 
 
-async def within(visit: Visit, work: Coroutine[Any, Any, T], limit_s: float) -> T:
+async def within(visit: Visit, work: Coroutine[object, None, T], limit_s: float) -> T:
     """Runs a call of the model, and waits for so long. Raises KafkaError after that."""
     try:
         async with asyncio.timeout(limit_s):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from odradek.model.errors import OdradekError
 from odradek.sql.shell.splitting import ShellStep, bare_statement, statements, step_of
@@ -21,7 +21,7 @@ _OF_SHELL: Final = frozenset({"word", "script", "spool"})
 class EditorRefusal(OdradekError):
     """A text that the console does not run. `key`: the reason, a text of the catalogue below `sql.refused`."""
 
-    def __init__(self, key: str, **values: Any) -> None:
+    def __init__(self, key: str, **values: object) -> None:
         super().__init__(f"{key}: {values}")
         self.key: Final = key
         self.values: Final = values

@@ -34,12 +34,12 @@ class Catalogue:
         self.language: Final = language
         self.texts: Final = texts
 
-    def text(self, key: str, **values: Any) -> str:
+    def text(self, key: str, **values: object) -> str:
         """Returns the text with its fields filled in; numbers are written in the language's way. KeyError: no such text."""
         written = {name: self._written(name, value) for name, value in values.items()}
         return self.texts[key].format(**written)
 
-    def _written(self, name: str, value: Any) -> Any:
+    def _written(self, name: str, value: object) -> object:
         if not isinstance(value, int) or name in _IDS:
             return value
         return self.size(value) if name.endswith("_bytes") else self.number(value)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import jinja2
 from markupsafe import Markup
@@ -162,7 +162,7 @@ class Console:
             self._revocations.add(task)  # the user does not wait for the provider
             task.add_done_callback(self._revocations.discard)
 
-    def settings_with(self, tokens: OidcTokens) -> dict[str, Any]:
+    def settings_with(self, tokens: OidcTokens) -> dict[str, object]:
         """Returns the client's settings for a login by a token."""
         return {
             "client_id": "odradek-console",
@@ -170,9 +170,9 @@ class Console:
             "sasl_oauthbearer_token": tokens.token,
         }
 
-    def settings_of(self, principal: str, password: str) -> dict[str, Any]:
+    def settings_of(self, principal: str, password: str) -> dict[str, object]:
         """Returns the client's settings for a principal."""
-        settings: dict[str, Any] = {"client_id": "odradek-console", **self.options.settings}
+        settings: dict[str, object] = {"client_id": "odradek-console", **self.options.settings}
         if principal != ANONYMOUS:
             settings |= {"sasl_username": principal, "sasl_password": password}
         return settings
@@ -212,6 +212,6 @@ def _templates() -> jinja2.Environment:
     )
 
 
-def _visible(value: Any) -> Any:
+def _visible(value: object) -> object:
     """Writes invisible and direction-changing characters as escapes, in every text that a template shows."""
     return safe_line(value) if isinstance(value, str) and not isinstance(value, Markup) else value

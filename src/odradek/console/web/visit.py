@@ -99,7 +99,7 @@ class Visit:
         except TimeoutError:
             pass  # the page says that nothing is known yet
 
-    async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    async def run(self, coroutine: Coroutine[object, None, T]) -> T:
         """Runs a call of the model or its client, on the loop where they live."""
         return await self.console.background.run(coroutine)
 
@@ -118,7 +118,7 @@ class Visit:
         if not hmac.compare_digest(self.form.get(TOKEN_FIELD, "").encode(), self.token.encode()):
             raise ForgedFormError
 
-    def render(self, template: str, status: int = 200, **values: Any) -> Response:
+    def render(self, template: str, status: int = 200, **values: object) -> Response:
         """Returns the page of a template of `templates/`."""
         text = self.console.templates.get_template(template).render(**self.values(), **values)
         return HTMLResponse(text, status)
@@ -129,7 +129,7 @@ class Visit:
             path += ("&" if "?" in path else "?") + urlencode({"notice": notice})
         return RedirectResponse(path, 303)
 
-    def here(self, **changes: Any) -> str:
+    def here(self, **changes: object) -> str:
         """Returns the path of this page with other parameters: None removes one."""
         values = {name: value for name, value in self.query.items() if name != "notice"}
         values |= {name: str(value) for name, value in changes.items() if value is not None}

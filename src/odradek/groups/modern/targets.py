@@ -30,12 +30,12 @@ class TargetQuestion:
 
     group_id: str
     epoch: int
-    assignor: Callable[[Any, Any, Any], Mapping[str, Any]]
+    assignor: Callable[[Any, Any, Any], Mapping[str, object]]
     members: Mapping[str, Any]
     """The assignor's view of each member: its subscription, at least."""
     partitions: Mapping[Any, Any]
     """The topics, and their partitions or partition counts; or the subtopologies, and their tasks."""
-    targets: Mapping[str, Any]
+    targets: Mapping[str, object]
     """The present target assignments, by member."""
     nothing: object = field(default_factory=lambda: NOTHING)
     """The target of a member that has none."""

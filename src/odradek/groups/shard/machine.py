@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from odradek.groups.shard.deadlines import DeadlineKey, Deadlines
@@ -188,7 +188,7 @@ class GroupMachine:
                 room -= _weight(step.records[before:])
         return step.outcome(None)
 
-    def resigned(self) -> Sequence[Ticket[Any]]:
+    def resigned(self) -> Sequence[Ticket[object]]:
         return [ticket for group in self.groups.values() for ticket in group.waiting()]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from odradek.groups.shard.formats import read, version_of, versioned
@@ -250,7 +250,7 @@ class ShareStates:
         self._tick_ms = now.monotonic_ms + (1 if cold else interval_ms)
         return Outcome(None, records=records)
 
-    def resigned(self) -> Sequence[Ticket[Any]]:
+    def resigned(self) -> Sequence[Ticket[object]]:
         return ()
 
     def _again(self, partition_key: SharePartitionKey, now: Moment) -> NewRecord:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from odradek.model.aliases import Json
 from odradek.model.parted import Parted
 from odradek.security.sasl.users import ScramCredential, credential_from, credential_text
 
@@ -45,7 +46,7 @@ DelegationTokens = Parted[str, DelegationToken]
 NO_TOKENS: Final[DelegationTokens] = Parted(str)
 
 
-def tokens_as_json(tokens: Mapping[str, DelegationToken]) -> dict[str, Any]:
+def tokens_as_json(tokens: Mapping[str, DelegationToken]) -> dict[str, Json]:
     return {
         token.token_id: {
             "owner": token.owner,

@@ -55,7 +55,7 @@ class KerberosServer:
     """The broker's side of a GSSAPI login. `credentials` are the library's, to accept with; `service` is the first part of
     this broker's principal."""
 
-    def __init__(self, credentials: Any, names: LocalNames, service: str) -> None:
+    def __init__(self, credentials: object, names: LocalNames, service: str) -> None:
         self._context = _Context(creds=credentials, usage="accept")
         self._names = names
         self._service = service
@@ -117,7 +117,7 @@ class KerberosClient:
         except gssapi.exceptions.GSSError as error:
             raise LoginRefused(f"Kerberos, for {self._service}: {_words(error)}") from None
 
-    def _begun(self) -> Any:
+    def _begun(self) -> object:
         return _Context(
             name=gssapi.Name(self._service, gssapi.NameType.hostbased_service),
             creds=_initiator_credentials(self._identity),
@@ -137,7 +137,7 @@ class KerberosClient:
         return wrapped
 
 
-def _acceptor_credentials(identity: KerberosIdentity, *, others_may_read: bool) -> Any:
+def _acceptor_credentials(identity: KerberosIdentity, *, others_may_read: bool) -> object:
     what = f"the keytab {identity.keytab!r}" if identity.keytab else "the system's keytab"
     if identity.keytab and not others_may_read and os.path.exists(identity.keytab):
         check_private(f"keyTab={identity.keytab!r}", identity.keytab)
@@ -154,7 +154,7 @@ def _acceptor_credentials(identity: KerberosIdentity, *, others_may_read: bool) 
         ) from None
 
 
-def _initiator_credentials(identity: KerberosIdentity) -> Any:
+def _initiator_credentials(identity: KerberosIdentity) -> object:
     return gssapi.Credentials(
         name=_principal(identity), usage="initiate", mechs=[_KERBEROS], store=_initiator_store(identity)
     )
@@ -169,7 +169,7 @@ def _initiator_store(identity: KerberosIdentity) -> Mapping[str, str] | None:
     return {"ccache": f"FILE:{identity.ticket_cache}"} if identity.ticket_cache else None
 
 
-def _principal(identity: KerberosIdentity) -> Any:
+def _principal(identity: KerberosIdentity) -> object:
     return gssapi.Name(identity.principal, gssapi.NameType.kerberos_principal) if identity.principal else None
 
 

@@ -128,13 +128,13 @@ class TokenValidator:
         """LoginRefused for a token that is not valid now."""
         return self._user(self._signed_claims(token))
 
-    def claims(self, token: str) -> Mapping[str, Any]:
+    def claims(self, token: str) -> Mapping[str, object]:
         """Returns all claims of a token that is valid now, or raises LoginRefused."""
         claims = self._signed_claims(token)
         self._user(claims)
         return claims
 
-    def _signed_claims(self, token: str) -> Mapping[str, Any]:
+    def _signed_claims(self, token: str) -> Mapping[str, object]:
         parts = token.split(".")
         if len(parts) != 3 or len(token) > _TOKEN_CHARACTERS_MAX:
             raise LoginRefused("the token is no JWT")
@@ -146,7 +146,7 @@ class TokenValidator:
             self._check_signature(header, parts)
         return claims
 
-    def _check_signature(self, header: Mapping[str, Any], parts: list[str]) -> None:
+    def _check_signature(self, header: Mapping[str, object], parts: list[str]) -> None:
         algorithm = header.get("alg")
         if not isinstance(algorithm, str) or algorithm not in _ALGORITHMS:
             raise LoginRefused(f"the token's algorithm {algorithm!r} is not accepted")
@@ -172,7 +172,7 @@ class TokenValidator:
             raise LoginRefused(f"the token's key {key_id!r} is not known")
         return key
 
-    def _user(self, claims: Mapping[str, Any]) -> LoginSuccess:
+    def _user(self, claims: Mapping[str, object]) -> LoginSuccess:
         terms, now_s = self._terms, self._wall_ms() / 1000
         expires_s = _time(claims, "exp")
         if expires_s is None:
@@ -225,7 +225,7 @@ def _json(part: str, what: str) -> Mapping[str, Any]:
     return value
 
 
-def _time(claims: Mapping[str, Any], name: str) -> float | None:
+def _time(claims: Mapping[str, object], name: str) -> float | None:
     value = claims.get(name)
     if value is None:
         return None

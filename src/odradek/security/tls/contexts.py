@@ -50,10 +50,10 @@ class TlsMaterial:
         if self.key is None:
             return {}
         with _as_file(self.key.chain) as path:
-            decoded: Mapping[str, Any] = ssl._ssl._test_decode_cert(path)  # type: ignore[attr-defined]
+            decoded: Mapping[str, object] = ssl._ssl._test_decode_cert(path)  # type: ignore[attr-defined]
             return decoded
 
-    def authorities_around(self) -> Sequence[Mapping[str, Any]]:
+    def authorities_around(self) -> Sequence[Mapping[str, object]]:
         """Returns the authorities in the own chain, and the trusted ones, in the form of `ssl`'s certificates."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         for pem in (b"" if self.key is None else self.key.chain, self.authorities):

@@ -62,7 +62,7 @@ class ListenerCertificates:
         return self._material.certificate()
 
     @property
-    def authorities(self) -> Sequence[Mapping[str, Any]]:
+    def authorities(self) -> Sequence[Mapping[str, object]]:
         """The authorities of the own certificate, and those of clients and other brokers."""
         return self._material.authorities_around()
 
@@ -71,7 +71,7 @@ class ListenerCertificates:
         """The list of revoked certificates, as PEM; empty without one."""
         return self._material.revoked
 
-    def principal_of(self, certificate: Mapping[str, Any] | None) -> str | None:
+    def principal_of(self, certificate: Mapping[str, object] | None) -> str | None:
         return principal_of(certificate, self._rules)
 
     def explain(self, code: str, verify_code: int | None, message: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, ParamSpec, TypeVar
 
 from odradek.dead_letters.headers import RecordFailure
 from odradek.model.errors import ConfigError
@@ -75,7 +75,7 @@ class GuardedFunction(Generic[P, R]):
 class GuardedCall:
     """The function that Spark calls for each row: it returns result and error in one."""
 
-    def __init__(self, function: Callable[..., Any], returns: DataType, stage: str) -> None:
+    def __init__(self, function: Callable[..., object], returns: DataType, stage: str) -> None:
         self._function = function
         self._returns = returns
         self._stage = stage

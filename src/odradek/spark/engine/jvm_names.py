@@ -15,19 +15,19 @@ from py4j.java_gateway import JavaClass, JavaGateway, JavaMember, JavaPackage, J
 class RememberingView(JVMView):  # type: ignore[misc]
     """A `gateway.jvm` that remembers names. It asks again for names that did not exist: a jar may have been added since."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return _remembered(self, name, super().__getattr__(name))
 
 
 class _RememberingPackage(JavaPackage):  # type: ignore[misc]
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return _remembered(self, name, super().__getattr__(name))
 
 
 class _RememberingClass(JavaClass):  # type: ignore[misc]
     """A Java class that caches its methods. A static field is read each time, because it may change."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return _remembered(self, name, super().__getattr__(name))
 
 

@@ -14,7 +14,7 @@ import socket
 import sys
 from collections.abc import Mapping
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 _WORKERS: Final = frozenset({"pyspark.worker", "__main__"})
 """The names of the worker's module: with Spark's daemon, and without."""
@@ -25,7 +25,7 @@ _INPUT: Final = "infile"
 class PromptInput:
     """A reader or writer of which each task gets a copy: with it, the task's input comes at once."""
 
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
+    def __setstate__(self, state: Mapping[str, object]) -> None:
         vars(self).update(state)
         acknowledge_input(sys._getframe())
 

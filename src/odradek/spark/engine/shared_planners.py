@@ -175,7 +175,7 @@ def _read(asking: socket.socket) -> dict[str, Any]:
         content += part
         if len(content) > _REQUEST_MAX_BYTES:
             raise ValueError(f"its request has more than {_REQUEST_MAX_BYTES} bytes")
-    request: dict[str, Any] = json.loads(content)
+    request: dict[str, object] = json.loads(content)
     return request
 
 

@@ -86,7 +86,7 @@ def serve(listening: socket.socket, modules: Sequence[str]) -> None:
                 os.close(descriptor)
 
 
-def _received(asking: socket.socket) -> tuple[dict[str, Any], list[int]]:
+def _received(asking: socket.socket) -> tuple[dict[str, object], list[int]]:
     """Returns the request, and the standard descriptors of the process that sent it."""
     content, descriptors, _, _ = socket.recv_fds(asking, 1 << 16, 3)
     try:
@@ -94,7 +94,7 @@ def _received(asking: socket.socket) -> tuple[dict[str, Any], list[int]]:
             content += part
             if len(content) > _REQUEST_MAX_BYTES:
                 raise ValueError(f"its request has more than {_REQUEST_MAX_BYTES} bytes")
-        request: dict[str, Any] = json.loads(content)
+        request: dict[str, object] = json.loads(content)
     except BaseException:
         for descriptor in descriptors:
             os.close(descriptor)

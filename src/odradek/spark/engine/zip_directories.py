@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 import zipimport
 from collections.abc import Iterable
-from typing import Any
 
 
 def share_zip_directories(importers: Iterable[object] | None = None) -> None:
@@ -18,7 +17,7 @@ def share_zip_directories(importers: Iterable[object] | None = None) -> None:
 
     Where importers keep no directory (in later versions of CPython) there is nothing to do.
     """
-    directories: dict[str, Any] = {}
+    directories: dict[str, object] = {}
     for importer in list(sys.path_importer_cache.values()) if importers is None else importers:
         directory = getattr(importer, "_files", None)
         if isinstance(importer, zipimport.zipimporter) and isinstance(directory, dict):

@@ -75,7 +75,7 @@ class TwoPhaseWrite:
         self._terms: BatchTerms | None = None
 
     @errors_in_one_line()
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         if self._terms is None:
             self._terms = self._with_driver(lambda driver: driver.begin(fence_again=self._delivery.resuming))
         return self.__dict__

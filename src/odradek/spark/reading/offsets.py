@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
+from odradek.model.aliases import Json
 from odradek.model.errors import ConfigError
 from odradek.model.ids import ZERO_UUID, TopicPartition
 
@@ -53,7 +54,7 @@ class OffsetRange:
         return self.end - self.start
 
 
-def to_document(offset: StreamOffset) -> dict[str, Any]:
+def to_document(offset: StreamOffset) -> dict[str, Json]:
     """Returns the JSON object to journal; topics and partitions in order, so that equal offsets are equal text."""
     document: dict[str, Any] = _nested(offset.next_offsets)
     if offset.beginnings:

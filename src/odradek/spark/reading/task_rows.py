@@ -11,8 +11,9 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from odradek.model.aliases import Json
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.spark.reading import key_hashes
@@ -67,7 +68,7 @@ class TaskRows:
 
     def to_text(self) -> str:
         """Returns the text for the option `taskRows`."""
-        document: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN}
+        document: dict[str, Json] = {name: getattr(self, name) for name in _PLAIN}
         for name in ("records", "rows"):
             document[name] = b64encode(getattr(self, name).serialize().to_pybytes()).decode()
         return json.dumps(document)

@@ -35,7 +35,7 @@ _FLOAT_OVERFLOW: Final = (2.0 - 2.0**-24) * 2.0**127
 _HALF_OVERFLOW: Final = 65520.0
 _VARIANT_PARTS: Final = frozenset({"value", "metadata"})
 
-Fitter: TypeAlias = Callable[[Any], Any]
+Fitter: TypeAlias = Callable[[Any], object]
 """Returns the value as its type holds it. ValueError says why it does not; None stays None."""
 
 
@@ -376,7 +376,7 @@ def _variants(value: object) -> object:
     return dict(parts)
 
 
-def _named(values: tuple[Any, ...], names: list[str]) -> dict[str, Any]:
+def _named(values: tuple[object, ...], names: list[str]) -> dict[str, object]:
     """Returns a tuple as a dict. A Row and a named tuple say the names of their fields; another one has them in their order."""
     own = getattr(values, "__fields__", None) or getattr(values, "_fields", None)
     if own is None and len(values) != len(names):
@@ -386,7 +386,7 @@ def _named(values: tuple[Any, ...], names: list[str]) -> dict[str, Any]:
     return dict(zip(own or names, values, strict=True))
 
 
-def with_dicts(value: Any, kind: pa.DataType) -> Any:
+def with_dicts(value: Any, kind: pa.DataType) -> object:
     """Returns a fitted value as functions of Spark return it: a map, which Arrow takes as pairs, is a dict, and a VARIANT an
     object."""
     types = pa.types
@@ -403,7 +403,7 @@ def with_dicts(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-def _strange_fields(value: Mapping[Any, Any], names: list[str]) -> str:
+def _strange_fields(value: Mapping[object, object], names: list[str]) -> str:
     """Says why the fields of a dict are not those of a struct."""
     unknown = [str(name) for name in value if name not in names]
     missing = [name for name in names if name not in value]

@@ -188,7 +188,7 @@ def _compiled(jvm: JVMView) -> JavaObject:
     return loader
 
 
-def _object(package: Any, name: str) -> Any:
+def _object(package: object, name: str) -> Any:
     """Returns an object of Scala."""
     return getattr(getattr(package, f"{name}$"), "MODULE$")
 

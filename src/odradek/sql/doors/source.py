@@ -62,7 +62,7 @@ _ROWS_MAX: Final = 10_000
 """The most rows in one Arrow batch of a table."""
 _MICROSECONDS: Final = 1_000
 """The microseconds in a millisecond."""
-Convert = Callable[[Any], Any]
+Convert = Callable[[Any], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

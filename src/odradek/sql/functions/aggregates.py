@@ -37,7 +37,7 @@ class SqlAggregate:
     def add(self, state: object, *arguments: object) -> Any:
         return self._fold.add(state, *arguments[: self._values])
 
-    def add_all(self, state: object, rows: int, columns: list[list[Any]]) -> Any:
+    def add_all(self, state: object, rows: int, columns: list[list[Any]]) -> object:
         """Adds rows in turn, as `add` does for one: `columns` are their arguments."""
         if self._fold.add_column is not None and self._values == 1:
             return self._fold.add_column(state, columns[0])
@@ -52,7 +52,7 @@ class SqlAggregate:
         """The function `undo(state, *arguments)`, which removes a row from the state. None: not for tables."""
         return self._undone if self._takes_back and self._fold.undo is not None else None
 
-    def _undone(self, state: object, *arguments: object) -> Any:
+    def _undone(self, state: object, *arguments: object) -> object:
         assert self._fold.undo is not None
         return self._fold.undo(state, *arguments[: self._values])
 

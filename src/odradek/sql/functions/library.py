@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from odradek.sql.functions.aggregates import AGGREGATES, AggregateDefinition, SqlAggregate
 from odradek.sql.functions.collections import COLLECTIONS, NULLS
@@ -17,6 +17,7 @@ from odradek.sql.functions.tables import TABLES, TableDefinition, TableFunction
 from odradek.sql.functions.times import TIMES
 from odradek.sql.functions.urls import URLS
 from odradek.values.errors import SqlError, nearest
+from odradek.values.rows import SqlValue
 from odradek.values.types import SqlType
 
 Definition = ScalarDefinition | AggregateDefinition | TableDefinition
@@ -120,7 +121,12 @@ class FunctionLibrary:
         raise wrong_types(definition.name, [overload.signature for overload in definition.overloads], kinds)
 
     def aggregate(
-        self, name: str, kinds: Sequence[SqlType], constants: Sequence[Any] = (), *, of_table: bool = False
+        self,
+        name: str,
+        kinds: Sequence[SqlType],
+        constants: Sequence[SqlValue] = (),
+        *,
+        of_table: bool = False,
     ) -> SqlAggregate:
         """Returns the aggregate function that a call means. `kinds`: the types of all arguments. `constants`: for each
         argument its value if it is written down, else None.

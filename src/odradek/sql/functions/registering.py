@@ -42,7 +42,7 @@ class PythonFunction:
     ddl: str
     sees_nulls: bool = False
 
-    def __call__(self, *arguments: object) -> Any:
+    def __call__(self, *arguments: object) -> object:
         if not self.sees_nulls and None in arguments:
             return None
         try:

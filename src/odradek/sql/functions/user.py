@@ -131,13 +131,13 @@ class UserCode:
         self._name = name
         self._parameters = parameters
         self._code = dedent(code).strip()
-        self._defined: dict[str, Any] | None = None
+        self._defined: dict[str, object] | None = None
 
     def __repr__(self) -> str:
         """Returns a text that is equal for functions with equal code."""
         return f"UserCode{self.__getstate__()!r}"
 
-    def __getstate__(self) -> Any:
+    def __getstate__(self) -> object:
         return self._name, self._parameters, self._code
 
     def __setstate__(self, state: Any) -> None:
@@ -148,7 +148,7 @@ class UserCode:
         """Returns the functions that the code defines, by names in small letters. SqlError when it cannot run."""
         if self._defined is None:
             tree = _tree(self._name, self._code)
-            scope: dict[str, Any] = {
+            scope: dict[str, object] = {
                 "__builtins__": {**_BUILTINS, "__import__": __import__},
                 "__name__": "odradek_function",
             }
@@ -173,7 +173,7 @@ class UserCode:
     def function(self, name: str) -> Callable[..., Any]:
         return self.defined()[name]  # type: ignore[no-any-return]
 
-    def __call__(self, *arguments: object) -> Any:
+    def __call__(self, *arguments: object) -> object:
         """Calls the code. ValueError for whatever it raises: the result is then null, as for an error of an SQL function."""
         return self._called(lambda defined_function: defined_function(*arguments))
 
@@ -182,14 +182,14 @@ class UserCode:
         rows: list[Any] = self._called(lambda defined_function: list(defined_function(*arguments) or ()))
         return rows
 
-    def _called(self, call: Callable[[Callable[..., Any]], Any]) -> Any:
+    def _called(self, call: Callable[[Callable[..., Any]], object]) -> Any:
         defined_function = self.function(self._name.lower())
         try:
             return call(defined_function)
         except Exception as error:  # noqa: BLE001 - the code of a user may raise anything
             raise ValueError(f"{type(error).__name__}: {error}") from None
 
-    def fold(self, _returns: SqlType, _constants: list[Any]) -> ValueFold[Any]:
+    def fold(self, _returns: SqlType, _constants: Sequence[object]) -> ValueFold[Any]:
         names = self.defined()
         return ValueFold(
             start=names["start"],

@@ -87,7 +87,7 @@ class Ksql(Dialect):
         FUNCTION_PARSERS: ClassVar = {
             "CAST": lambda self: self._ksql_cast(),
         }
-        NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
+        NO_PAREN_FUNCTIONS: ClassVar[dict[object, object]] = {}
         NO_PAREN_FUNCTION_PARSERS: ClassVar = {"CASE": lambda self: self._parse_case()}
         TYPE_LITERAL_PARSERS: ClassVar[dict[Any, Any]] = {}
         LAMBDAS: ClassVar = {

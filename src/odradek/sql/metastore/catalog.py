@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 from odradek.archive.row_columns import RowColumns
 from odradek.archive.store.location import ArchiveLocation
 from odradek.archive.tables.port import TableFormat
+from odradek.model.aliases import Json
 from odradek.sql.functions import FUNCTIONS, FunctionLibrary
 from odradek.sql.functions.library import Definition
 from odradek.sql.functions.registering import PythonFunction
@@ -88,11 +89,11 @@ class SqlSource:
     def column(self, name: str) -> SqlColumn | None:
         return next((column for column in self.columns if column.name == name), None)
 
-    def schema_json(self) -> list[dict[str, Any]]:
+    def schema_json(self) -> list[dict[str, Json]]:
         """Describes the columns as ksqlDB's REST API does."""
         described = []
         for column in self.columns:
-            shown: dict[str, Any] = {"name": column.name, "schema": column.type.schema_json()}
+            shown: dict[str, Json] = {"name": column.name, "schema": column.type.schema_json()}
             if column.role == "key":
                 shown["type"] = "KEY"
             elif column.role == "headers":
@@ -258,7 +259,7 @@ class SqlCatalog:
         return replace(self, types=_without(self.types, name))
 
 
-def _without(mapping: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _without(mapping: Mapping[str, object], name: str) -> Mapping[str, Any]:
     return MappingProxyType({known: value for known, value in mapping.items() if known != name})
 
 

@@ -17,7 +17,7 @@ class SqlAggregation:
     def __init__(self, calls: tuple[AggregateCall, ...], functions: FunctionLibrary) -> None:
         self._calls = calls
         self._functions = functions
-        self._looked_up: list[tuple[AggregateCall, Any]] | None = None
+        self._looked_up: list[tuple[AggregateCall, object]] | None = None
 
     def __repr__(self) -> str:
         """Returns a text that is equal for folds with equal state and results: upgrades compare folds by it."""
@@ -59,7 +59,7 @@ class SqlAggregation:
             for state, (call, function) in zip(states, self._pairs(), strict=True)
         ]
 
-    def add_all(self, key: Fields, aggregate: Any, values: ColumnLists, start: int, end: int) -> Any:
+    def add_all(self, key: Fields, aggregate: Any, values: ColumnLists, start: int, end: int) -> object:
         """Adds the values from `start` to `end` of these columns, as `add` does for one row."""
         pairs = self._pairs()
         states = [function.start() for _, function in pairs] if aggregate is None else aggregate

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
+
+from odradek.values.rows import SqlValue
 
 COMPLETED: Final = "Query Completed"
 LIMIT_REACHED: Final = "Limit Reached"
@@ -60,7 +62,7 @@ class AnswerWriter(Protocol):
 
     def begin(self, query_answer: QueryAnswer) -> str: ...
 
-    def rows(self, rows: list[list[Any]]) -> str:
+    def rows(self, rows: Sequence[Sequence[SqlValue]]) -> str:
         """Returns one or more rows."""
 
     def idle(self) -> str:

@@ -106,7 +106,7 @@ class PushedRows:
     def has_reached_limit(self) -> bool:
         return self.order.limit is not None and self.row_count >= self.order.limit
 
-    async def next_rows(self, timeout_s: float) -> list[list[Any]] | None:
+    async def next_rows(self, timeout_s: float) -> list[list[object]] | None:
         """Returns the next rows, an empty list after `timeout_s`, or None when there are no more. EngineFailed."""
         try:
             async with asyncio.timeout(timeout_s):

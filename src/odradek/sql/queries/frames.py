@@ -18,6 +18,7 @@ from sqlglot import exp
 from odradek.model.java_numbers import is_digits
 from odradek.values.errors import Position, SqlError
 from odradek.values.exact_numbers import WIDE
+from odradek.values.rows import SqlValue
 from odradek.values.types import BIGINT, DOUBLE, INTEGER, SqlType
 
 Distance: TypeAlias = int | float | Decimal
@@ -37,7 +38,9 @@ class RowFrame:
     start: Distance | None
     end: Distance | None
 
-    def stretches(self, sizes: Sequence[int], values: Sequence[Any], *, descending: bool) -> list[Stretch]:
+    def stretches(
+        self, sizes: Sequence[int], values: Sequence[SqlValue], *, descending: bool
+    ) -> list[Stretch]:
         """Returns each row's frame in a partition. `sizes`: those of the groups of equal rows; `values`: the sort keys."""
         count = sum(sizes)
         if self.unit == "ROWS":
@@ -79,7 +82,7 @@ TO_THIS_ROW: Final = RowFrame(unit="RANGE", start=None, end=0)
 class _Numbers:
     """The sort keys of the rows in a partition. Null and NaN are near nothing but their equals."""
 
-    def __init__(self, values: Sequence[Any], *, descending: bool) -> None:
+    def __init__(self, values: Sequence[SqlValue], *, descending: bool) -> None:
         self._sign = -1 if descending else 1
         rows = [row for row, value in enumerate(values) if value is not None and value == value]
         self._offset = rows[0] if rows else 0

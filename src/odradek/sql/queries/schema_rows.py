@@ -11,6 +11,7 @@ from odradek.values.errors import SqlError
 from odradek.values.formats import record_format
 from odradek.values.formats.format_info import FormatInfo
 from odradek.values.formats.row_codec import decoded_row, encoded_row
+from odradek.values.rows import SqlValue
 from odradek.values.schema_registry import UnknownSchemaId, registry_of
 from odradek.values.types import SqlType
 
@@ -26,7 +27,7 @@ class RecordCodec(Protocol):
     def decode(self, data: bytes | None) -> list[Any] | None:
         """Values in the order of the columns; None of a null. UnreadableRecord."""
 
-    def encode(self, values: Sequence[Any] | None) -> bytes | None:
+    def encode(self, values: Sequence[SqlValue] | None) -> bytes | None:
         """Encodes a row. SqlError for a value that the format cannot have."""
 
 
@@ -65,7 +66,7 @@ class SchemaRowCodec:
             return []
         return decoded_row(self._format, self.columns, data)
 
-    def encode(self, values: Sequence[Any] | None) -> bytes | None:
+    def encode(self, values: Sequence[SqlValue] | None) -> bytes | None:
         if values is None or not self.columns:
             return None
         return encoded_row(self._format, self.columns, values)

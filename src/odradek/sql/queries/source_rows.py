@@ -18,7 +18,7 @@ from odradek.sql.queries.schema_rows import RecordCodec, SchemaRowCodec, learn_a
 from odradek.values.errors import SqlError
 from odradek.values.formats.format_info import FormatInfo
 from odradek.values.formats.row_codec import FORMATS, SqlRowCodec, UnreadableRecord, shown
-from odradek.values.rows import Row
+from odradek.values.rows import Row, SqlValue
 from odradek.values.types import BIGINT, INTEGER, SqlType
 
 _ONE_TIME: Final = struct.Struct(">q")
@@ -77,7 +77,7 @@ class SourceRows:
         """Returns the row of a record; None for a table's delete or its record without key. UnreadableRecord."""
         if value is None or (key is None and self.source.is_table):
             return None
-        row: dict[str, Any] = dict(coordinates or {})
+        row: dict[str, SqlValue] = dict(coordinates or {})
         if self.source.window is not None:
             if key is None:
                 return None
@@ -88,7 +88,7 @@ class SourceRows:
         """Returns the columns of a key alone; None when there is no key. UnreadableRecord."""
         if key is None:
             return None
-        row: dict[str, Any] = dict(coordinates)
+        row: dict[str, SqlValue] = dict(coordinates)
         if self.source.window is not None:
             key, row["WINDOWSTART"], row["WINDOWEND"] = self._unwindowed(key)
         decoded = self.keys.decode(key) or []
@@ -124,7 +124,7 @@ class SourceRows:
         return key[: -times.size], start_ms, end_ms
 
 
-def _named(role: str, codec: RecordCodec, data: bytes | None) -> list[Any] | None:
+def _named(role: str, codec: RecordCodec, data: bytes | None) -> list[SqlValue] | None:
     """Returns the columns of a key or value; the error says which of them cannot be read."""
     try:
         return codec.decode(data)

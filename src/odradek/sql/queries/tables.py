@@ -19,7 +19,7 @@ from odradek.sql.queries.source_rows import LocalSelection, SourceRows
 from odradek.telemetry import events
 from odradek.values.errors import SqlError
 from odradek.values.formats.row_codec import UnreadableRecord
-from odradek.values.rows import Row
+from odradek.values.rows import Row, SqlValue
 from odradek.views.aio import AsyncTableView
 from odradek.views.key_formats import TimedValue
 from odradek.views.reads import ALL_KEYS, KeyRange, TableRow
@@ -160,7 +160,7 @@ def _pieces(row: TableRow) -> tuple[bytes | None, bytes | None]:
 
 def _row(rows: SourceRows, table_row: TableRow) -> Row | None:
     stored: TimedValue = table_row.value
-    row: dict[str, Any] = {"ROWTIME": stored.timestamp_ms}
+    row: dict[str, SqlValue] = {"ROWTIME": stored.timestamp_ms}
     key = table_row.key
     if isinstance(key, WindowedKey):
         row |= {"WINDOWSTART": key.start_ms, "WINDOWEND": key.end_ms}
@@ -194,6 +194,6 @@ def _keys_of(where: exp.Expr | None, rows: SourceRows) -> list[bytes] | None:
     return None
 
 
-def _equal_values(value: Any) -> tuple[Any, ...]:
+def _equal_values(value: SqlValue) -> tuple[SqlValue, ...]:
     """Returns the values that `=` finds equal to a constant: both zeros of DOUBLE are, and each is a key of its own."""
     return (0.0, -0.0) if isinstance(value, float) and value == 0.0 else (value,)

@@ -195,5 +195,5 @@ class _WantedRecord:
         return f"{source} has no such {what}. Expected {_shown(self._expected)}. {last}"
 
 
-def _shown(row: Mapping[str, Any]) -> str:
+def _shown(row: Mapping[str, object]) -> str:
     return ", ".join(f"{name} = {'NULL' if value is None else repr(value)}" for name, value in row.items())

@@ -18,13 +18,13 @@ ALIVE_MS: Final = 6_000
 """A server that sent no heartbeat for that long is not alive."""
 _HOSTS_MAX: Final = 100
 _PATTERN: Final = re.compile(r"[A-Za-z0-9._*-]{1,249}")
-_NO_LAGS: Final[Mapping[str, Any]] = {"stateStoreLags": {}, "updateTimeMs": 0}
+_NO_LAGS: Final[Mapping[str, object]] = {"stateStoreLags": {}, "updateTimeMs": 0}
 
 
 @dataclass(slots=True)
 class _KnownHost:
     heard_at_ms: int
-    lags: Mapping[str, Any] = field(default_factory=lambda: _NO_LAGS)
+    lags: Mapping[str, object] = field(default_factory=lambda: _NO_LAGS)
 
 
 class KnownHosts:
@@ -33,11 +33,11 @@ class KnownHosts:
     def __init__(self) -> None:
         self._hosts: dict[str, _KnownHost] = {}
 
-    def heard(self, message: Mapping[str, Any], now_ms: int) -> None:
+    def heard(self, message: Mapping[str, object], now_ms: int) -> None:
         """Notes a heartbeat. Raises RestRefusal for a message that names no host."""
         self._note(message.get("hostInfo"), "hostInfo", now_ms)
 
-    def reported(self, message: Mapping[str, Any], now_ms: int) -> None:
+    def reported(self, message: Mapping[str, object], now_ms: int) -> None:
         """Notes the lags of a host's stores. Raises RestRefusal for a message without them."""
         lags = message.get("hostStoreLags")
         if not isinstance(lags, dict):
@@ -69,8 +69,8 @@ class KnownHosts:
 
 
 def _status(
-    heard_at_ms: int, now_ms: int, query_ids: Sequence[str], lags: Mapping[str, Any]
-) -> dict[str, Any]:
+    heard_at_ms: int, now_ms: int, query_ids: Sequence[str], lags: Mapping[str, object]
+) -> dict[str, object]:
     names = ("activeStores", "activePartitions", "standByStores", "standByPartitions")
     return {
         "hostAlive": now_ms - heard_at_ms < ALIVE_MS,

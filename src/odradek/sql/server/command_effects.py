@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from odradek.sql import changes
 from odradek.sql.metastore.catalog import Catalog
@@ -77,7 +77,7 @@ class CommandEffects:
         self._views = views
         self.on_catalog: Callable[[Catalog], None] = lambda catalog: None
         """It is called with each new catalog."""
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
 
     # ---- commands
 
@@ -123,7 +123,7 @@ class CommandEffects:
         orders = (query.order for query in self._engine.wanted.values())
         return {Path(order.checkpoint) for order in orders if isinstance(order, StartQuery)}
 
-    def soon(self, work: Coroutine[Any, Any, Any]) -> None:
+    def soon(self, work: Coroutine[object, None, object]) -> None:
         """Runs something in the background."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)

@@ -13,12 +13,12 @@ import resource
 import socket
 from collections import Counter
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from odradek.telemetry import events
 
 _log = events.caused_by_peers("sql")
-Peer = tuple[Any, ...]
+Peer = tuple[object, ...]
 """Address and port."""
 _CONNECTIONS_MAX: Final = 1024
 _PER_ADDRESS_MAX: Final = 256
@@ -115,7 +115,7 @@ class ListeningSocket(socket.socket):
         self._connections = connections
         self._reserve: int | None = os.open(os.devnull, os.O_RDONLY)
 
-    def accept(self) -> tuple[socket.socket, Any]:
+    def accept(self) -> tuple[socket.socket, object]:
         while True:
             try:
                 opened, peer = super().accept()

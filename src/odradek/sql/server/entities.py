@@ -20,7 +20,7 @@ def entity(kind: str, statement: str, **members: object) -> Entity:
     return {"@type": kind, "statementText": statement, **members, "warnings": []}
 
 
-def status_entity(statement: str, command_id: str, status: Mapping[str, Any], sequence: int) -> Entity:
+def status_entity(statement: str, command_id: str, status: Mapping[str, object], sequence: int) -> Entity:
     return entity(
         "currentStatus",
         statement,

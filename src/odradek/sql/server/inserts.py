@@ -33,7 +33,7 @@ class Inserts:
                 f"Expected a value for each column. Expected columns: {', '.join(names)}. Got {len(statement.values)} values",
                 statement.position,
             )
-        values: dict[str, Any] = {}
+        values: dict[str, object] = {}
         timestamp_ms: int | None = None
         for name, value in zip(names, statement.values, strict=True):
             if name == "ROWTIME":
@@ -48,7 +48,7 @@ class Inserts:
             values[name] = constant(value, column.type)
         await self._write(source, values, timestamp_ms)
 
-    async def json(self, target: str, row: Mapping[str, Any]) -> None:
+    async def json(self, target: str, row: Mapping[str, object]) -> None:
         """Writes a row of /inserts-stream. Raises SqlError."""
         quoted = target.startswith("`") and target.endswith("`")
         source = self._parts.catalog.source(target.strip("`") if quoted else target.upper())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from textwrap import indent
-from typing import Any
 
 from odradek.runtime.real_clock import SystemClock
 from odradek.sql import changes
@@ -85,7 +84,7 @@ class Questions:
             "connectors are not supported", statement.position, "Use `odradek archive`, or Kafka Connect."
         )
 
-    def _properties(self, properties: Properties) -> dict[str, Any]:
+    def _properties(self, properties: Properties) -> dict[str, object]:
         known = {
             **{option.key: option.default_text for option in PROPERTIES.options},
             **self._parts.shown_properties,

@@ -5,6 +5,7 @@ Source: ksqlDB's HTTP API reference, "Errors". A code is the HTTP status, then t
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
@@ -44,7 +45,7 @@ class RestRefusal(OdradekError):
         message: str,
         *,
         statement: str | None = None,
-        entities: list[dict[str, Any]] | None = None,
+        entities: Sequence[Mapping[str, object]] | None = None,
     ) -> None:
         super().__init__(message)
         self.code: Final = code
@@ -70,7 +71,7 @@ class RestRefusal(OdradekError):
 
 
 def refusal_of(
-    error: Exception, statement: str | None = None, entities: list[dict[str, Any]] | None = None
+    error: Exception, statement: str | None = None, entities: Sequence[Mapping[str, object]] | None = None
 ) -> RestRefusal:
     """Returns the refusal that a client gets for an error. `statement`: the whole text that the error's position is in."""
     if isinstance(error, RestRefusal):

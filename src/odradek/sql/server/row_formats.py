@@ -6,8 +6,9 @@ Source: ksqlDB's HTTP API reference, "Run a query" and "Run push and pull querie
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from odradek.sql.queries.answer import AnswerWriter, QueryAnswer
 from odradek.values.formats.row_codec import exact_json
@@ -30,7 +31,7 @@ def json_text(value: object) -> str:
     return text
 
 
-def _header(query_answer: QueryAnswer) -> dict[str, Any]:
+def _header(query_answer: QueryAnswer) -> dict[str, object]:
     return {
         "queryId": query_answer.query_id,
         "columnNames": [column.name for column in query_answer.columns],
@@ -38,7 +39,7 @@ def _header(query_answer: QueryAnswer) -> dict[str, Any]:
     }
 
 
-def _error(code: int, message: str) -> dict[str, Any]:
+def _error(code: int, message: str) -> dict[str, object]:
     return {"@type": "generic_error", "error_code": code, "message": message}
 
 
@@ -49,7 +50,7 @@ class DelimitedRows:
     def begin(self, query_answer: QueryAnswer) -> str:
         return json_text(_header(query_answer)) + "\n"
 
-    def rows(self, rows: list[list[Any]]) -> str:
+    def rows(self, rows: Sequence[Sequence[object]]) -> str:
         return "".join(json_text(row) + "\n" for row in rows)
 
     def idle(self) -> str:
@@ -69,7 +70,7 @@ class ArrayRows:
     def begin(self, query_answer: QueryAnswer) -> str:
         return "[" + json_text(_header(query_answer))
 
-    def rows(self, rows: list[list[Any]]) -> str:
+    def rows(self, rows: Sequence[Sequence[object]]) -> str:
         return "".join("," + json_text(row) for row in rows)
 
     def idle(self) -> str:
@@ -90,7 +91,7 @@ class StreamedRows:
         header = {"queryId": query_answer.query_id or "", "schema": query_answer.schema}
         return "[" + json_text({"header": header})
 
-    def rows(self, rows: list[list[Any]]) -> str:
+    def rows(self, rows: Sequence[Sequence[object]]) -> str:
         return "".join(",\n" + json_text({"row": {"columns": row}}) for row in rows)
 
     def idle(self) -> str:

@@ -244,7 +244,7 @@ class SqlServer:
     ) -> QueryAnswer:
         return await self._queries.run(text, properties, variables)
 
-    async def insert(self, target: str, row: Mapping[str, Any]) -> None:
+    async def insert(self, target: str, row: Mapping[str, object]) -> None:
         await self._statements.insert_json(target, row)
 
     def close_query(self, query_id: str) -> bool:
@@ -256,7 +256,7 @@ class SqlServer:
     def statuses(self) -> dict[str, str]:
         return {command_id: status["status"] for command_id, status in self.state.statuses.items()}
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> dict[str, object]:
         return {
             "version": metadata.version("odradek"),
             "kafkaClusterId": self._cluster_id,
@@ -264,7 +264,7 @@ class SqlServer:
             "serverStatus": "RUNNING" if self.commands.problem is None else "DEGRADED",
         }
 
-    async def health(self) -> dict[str, Any]:
+    async def health(self) -> dict[str, object]:
         try:
             async with asyncio.timeout(5):
                 await self.topics.sizes(self.commands.topic)
@@ -285,13 +285,13 @@ class SqlServer:
     def cluster(self) -> dict[str, Any]:
         return self._hosts.statuses(self.address, list(self.catalog.queries), self._clock.wall_ms())
 
-    def heard(self, message: Mapping[str, Any]) -> None:
+    def heard(self, message: Mapping[str, object]) -> None:
         self._hosts.heard(message, self._clock.wall_ms())
 
-    def reported(self, message: Mapping[str, Any]) -> None:
+    def reported(self, message: Mapping[str, object]) -> None:
         self._hosts.reported(message, self._clock.wall_ms())
 
-    async def terminate(self, topics: object) -> list[dict[str, Any]]:
+    async def terminate(self, topics: object) -> list[dict[str, object]]:
         """Ends all queries and drops all sources; the server goes on without them."""
         statements = ending_statements(self.catalog, topics)
         return await self.execute("\n".join(statements), {}, {}, None) if statements else []

@@ -85,7 +85,7 @@ class Statements:
         text = f"ALTER {candidate.kind.upper()} {quoted(candidate.name)} SWAP"
         await self.run(parse_one(text), {}, {})
 
-    async def insert_json(self, target: str, row: Mapping[str, Any]) -> None:
+    async def insert_json(self, target: str, row: Mapping[str, object]) -> None:
         """Writes a row of /inserts-stream. SqlError."""
         await self._inserts.json(target, row)
 

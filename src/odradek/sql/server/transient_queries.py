@@ -55,7 +55,7 @@ class TransientQueries:
         self._entropy = SystemEntropy()
 
     @property
-    def _brokers(self) -> tuple[str, Mapping[str, Any]]:
+    def _brokers(self) -> tuple[str, Mapping[str, object]]:
         return self._parts.topics.servers, self._parts.topics.settings
 
     def close(self, query_id: str) -> bool:
@@ -119,7 +119,7 @@ class TransientQueries:
                 raise SqlError(
                     f"a subquery of IN has one column, not {len(pulled_query.columns)}", subquery.position
                 )
-            values: dict[Any, None] = {}
+            values: dict[object, None] = {}
             try:
                 async for batch in pulled_query.rows:
                     values |= dict.fromkeys(value for (value,) in batch)

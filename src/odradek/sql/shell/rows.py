@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from odradek.model.safe_text import safe_json, safe_line
 from odradek.sql.shell.rendering import cell, fitting, line_of, width_of
@@ -21,7 +21,7 @@ _GROWTH: Final = 4
 class RowLines(Protocol):
     """The lines that show rows. `end` is called once, behind the last row."""
 
-    def batch(self, rows: Sequence[Sequence[Any]]) -> Iterator[str]: ...
+    def batch(self, rows: Sequence[Sequence[object]]) -> Iterator[str]: ...
 
     def end(self) -> Iterator[str]: ...
 
@@ -39,7 +39,7 @@ class LiveTable:
         self._width = width
         self._widths: list[int] | None = None
 
-    def batch(self, rows: Sequence[Sequence[Any]]) -> Iterator[str]:
+    def batch(self, rows: Sequence[Sequence[object]]) -> Iterator[str]:
         texts = [[cell(value) for value in row] for row in rows]
         for index, before in enumerate(self._wanted):
             needed = max((width_of(row[index]) for row in texts), default=0)
@@ -70,7 +70,7 @@ class PrintedLines:
     def __init__(self, columns: Columns) -> None:
         self._names: Final = [safe_line(name.lower()) for name, _ in columns]
 
-    def batch(self, rows: Sequence[Sequence[Any]]) -> Iterator[str]:
+    def batch(self, rows: Sequence[Sequence[object]]) -> Iterator[str]:
         for row in rows:
             members = zip(self._names, row, strict=True)
             yield ", ".join(
@@ -87,7 +87,7 @@ class JsonRows:
     def __init__(self, columns: Columns) -> None:
         self._names: Final = [name for name, _ in columns]
 
-    def batch(self, rows: Sequence[Sequence[Any]]) -> Iterator[str]:
+    def batch(self, rows: Sequence[Sequence[object]]) -> Iterator[str]:
         for row in rows:
             yield safe_json(dict(zip(self._names, row, strict=True)))
 
@@ -102,7 +102,7 @@ class CsvLines:
         self._names: Final = [name for name, _ in columns]
         self._has_begun = False
 
-    def batch(self, rows: Sequence[Sequence[Any]]) -> Iterator[str]:
+    def batch(self, rows: Sequence[Sequence[object]]) -> Iterator[str]:
         yield from self.end()
         yield from (csv_line(row) for row in rows)
 
@@ -112,7 +112,7 @@ class CsvLines:
             yield csv_line(self._names)
 
 
-def csv_line(values: Sequence[Any]) -> str:
+def csv_line(values: Sequence[object]) -> str:
     """Returns a line of CSV without its line end. Texts with quotes, commas and line ends are in quotes."""
     written = io.StringIO()
     csv.writer(written, lineterminator="").writerow([_csv_cell(value) for value in values])

@@ -179,7 +179,7 @@ class ShellSession:
         with opened as query:
             is_print = text.lstrip()[:5].upper() == "PRINT"
             lines = row_lines(self.output, query.columns, self.width, is_print=is_print)
-            count, gathered = 0, list[list[Any]]()
+            count, gathered = 0, list[list[object]]()
             together_max = _ROWS_TOGETHER_MAX if query.query_id is None else 1
             try:
                 rows = iter(query)

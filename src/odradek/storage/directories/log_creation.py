@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 from odradek.runtime.ports import Offload
@@ -39,8 +40,8 @@ class LogCreationBatch:
             self._under_way[task] = None
             task.add_done_callback(lambda done: self._under_way.pop(done, None))
 
-    async def _carry_out(self, together: list[tuple[Steps[Any], asyncio.Future[Any]]]) -> None:
-        outcomes: list[Any]
+    async def _carry_out(self, together: Sequence[tuple[Steps[object], asyncio.Future[object]]]) -> None:
+        outcomes: list[object]
         try:
             outcomes = await self._offload.run(carry_out_together, [steps for steps, _ in together])
         except asyncio.CancelledError:

@@ -224,14 +224,14 @@ def listed(expressions: Expression | Iterable[Expression], method: str) -> tuple
     return at_least_one(several, method)
 
 
-def at_least_one(expressions: tuple[Any, ...], method: str) -> tuple[Any, ...]:
+def at_least_one(expressions: tuple[object, ...], method: str) -> tuple[Any, ...]:
     """Returns the expressions that a method was given. ConfigError for none, and for what is no expression."""
     if not expressions:
         raise ConfigError(f"{method} takes at least one expression")
     return checked_expressions(expressions, method)
 
 
-def checked_expressions(expressions: tuple[Any, ...], method: str) -> tuple[Any, ...]:
+def checked_expressions(expressions: tuple[object, ...], method: str) -> tuple[object, ...]:
     """Returns the same expressions. ConfigError for a function, a type or a value in place of Spark SQL or a Column."""
     for expression in expressions:
         if isinstance(expression, str) and not expression.strip():

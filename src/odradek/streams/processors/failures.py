@@ -162,6 +162,6 @@ def _time_of(key: Fields, time: int) -> str:
     return f"time {time} of key {values[0] if len(values) == 1 else key!r:.200}"
 
 
-def _origin(topic: str, partition: int, offset: int, timestamp: int) -> dict[str, Any]:
+def _origin(topic: str, partition: int, offset: int, timestamp: int) -> dict[str, object]:
     coordinates = {"topic": topic, "partition": partition, "offset": offset, "timestamp": timestamp}
     return {**coordinates, "key": None, "value": None, "headers": None}

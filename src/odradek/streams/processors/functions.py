@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -43,7 +43,7 @@ class AggregateFunction:
     add_column: Callable[[Any, list[Any]], Any] | None = None
     """Adds the values of a list in turn, as `add` would, but faster."""
 
-    def add_all(self, state: object, *columns: list[Any]) -> Any:
+    def add_all(self, state: object, *columns: list[Any]) -> object:
         """Adds the values of these lists, one after another."""
         if self.add_column is not None:
             return self.add_column(state, columns[0])
@@ -57,7 +57,7 @@ def _count_add(state: int, value: object) -> int:
     return state + (value is not None)
 
 
-def _count_add_column(state: int, values: list[Any]) -> int:
+def _count_add_column(state: int, values: Sequence[object]) -> int:
     return state + len(values) - values.count(None)
 
 
@@ -156,8 +156,8 @@ def _list_remove(state: list[Any], value: object) -> list[Any]:
     return state
 
 
-def _distinct(state: list[Any]) -> list[Any]:
-    seen: dict[str, Any] = {}
+def _distinct(state: Sequence[object]) -> list[object]:
+    seen: dict[str, object] = {}
     for value in state:
         seen.setdefault(repr(value), value)
     return list(seen.values())
@@ -257,7 +257,7 @@ _LIST: Final = AggregateFunction(
 
 
 def _like(
-    function: AggregateFunction, result_of: Callable[..., Any], typed: str, constants: int = 0
+    function: AggregateFunction, result_of: Callable[..., object], typed: str, constants: int = 0
 ) -> AggregateFunction:
     return AggregateFunction(
         start=function.start,

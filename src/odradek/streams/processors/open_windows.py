@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from odradek.streams.plan.user_code import Fold
 from odradek.streams.processors.ports import Fields
 
 Window: TypeAlias = tuple[int, int]
 """Start and end in milliseconds."""
-Held: TypeAlias = tuple[Any, int]
+Held: TypeAlias = tuple[object, int]
 """An aggregate, and the largest timestamp of its records. An aggregate that is None is not kept."""
 WindowChange: TypeAlias = tuple[Window, Held | None, Held | None]
 """A window, what it holds now, and what it held before. None: there is, or was, no such window."""

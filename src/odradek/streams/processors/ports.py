@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypedDict, runtime_chec
 
 Fields: TypeAlias = dict[str, Any]
 """A struct: names and values. None stands for a null key or a null value."""
-ColumnLists: TypeAlias = dict[str, list[Any]]
+ColumnLists: TypeAlias = dict[str, list[object]]
 """The values of many structs, by field."""
 
 
@@ -71,7 +71,7 @@ class TaskState(Protocol):
     def put(self, name: str, key: Fields | None, value: object) -> None:
         """Stores a value; None deletes."""
 
-    def undo_by(self, undo: Callable[[], Any]) -> None:
+    def undo_by(self, undo: Callable[[], object]) -> None:
         """Registers `undo`, which undoes a change made in place. The last change is undone first."""
 
     def fire(self, key: Fields, time: int, timer: Callable[[], Iterable[UpdateRow]]) -> Iterable[UpdateRow]:

@@ -29,7 +29,7 @@ def values_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     if pa.types.is_struct(kind) and kind.num_fields:
         return _structs(column)
     if kind in _NUMBERS and not column.null_count:
-        numbers: list[Any] = column.to_numpy().tolist()
+        numbers: list[object] = column.to_numpy().tolist()
         return numbers
     return python_values(column)
 
@@ -37,7 +37,7 @@ def values_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:
 def python_values(rows: pa.Array | pa.RecordBatch | pa.Table) -> list[Any]:
     """What `to_pylist` gives; UnreadableValueError where it cannot."""
     try:
-        values: list[Any] = rows.to_pylist()
+        values: list[object] = rows.to_pylist()
     except OverflowError as error:
         raise UnreadableValueError(
             f"a date or time is not within the years 1 to 9999, which are all that Python has ({error})"
@@ -45,10 +45,10 @@ def python_values(rows: pa.Array | pa.RecordBatch | pa.Table) -> list[Any]:
     return values
 
 
-def _structs(column: pa.StructArray) -> list[Any]:
+def _structs(column: pa.StructArray) -> list[object]:
     names = [field.name for field in column.type]
     parts = [values_of(part) for part in column.flatten()]
-    structs: list[Any]
+    structs: list[object]
     if len(names) == 1:
         (name,) = names
         structs = [{name: value} for value in parts[0]]

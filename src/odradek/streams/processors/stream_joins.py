@@ -14,7 +14,7 @@ _SEEN: Final = "seen"
 _SIDES: Final[tuple[Fields, Fields]] = ({"side": 0}, {"side": 1})
 
 
-def _time_of(record: tuple[int, Any]) -> int:
+def _time_of(record: tuple[int, object]) -> int:
     return record[0]
 
 

@@ -100,7 +100,7 @@ class CachedState:
         self._read[entry] = value
         self._written.add(entry)
 
-    def undo_by(self, undo: Callable[[], Any]) -> None:
+    def undo_by(self, undo: Callable[[], object]) -> None:
         """Registers what undoes a change: a batch that fails is not flushed."""
 
     def fire(self, key: Fields, time: int, timer: Callable[[], Iterable[UpdateRow]]) -> list[UpdateRow]:
@@ -169,7 +169,7 @@ class RowState:
     def __init__(self, state: CachedState, failures: FailedRows) -> None:
         self._state = state
         self._failures = failures
-        self._undos: list[Callable[[], Any]] = []
+        self._undos: list[Callable[[], object]] = []
         self._put: set[bytes] = set()
         self.stream_time = state.stream_time
         self.wall_clock = state.wall_clock
@@ -184,7 +184,7 @@ class RowState:
             self._undos.append(self._state.write_undone(entry))
         self._state.write(entry, value)
 
-    def undo_by(self, undo: Callable[[], Any]) -> None:
+    def undo_by(self, undo: Callable[[], object]) -> None:
         self._undos.append(undo)
 
     def undo(self) -> None:

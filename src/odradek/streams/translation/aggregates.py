@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -80,7 +80,7 @@ class SqlAggregates:
             raise ConfigError(
                 f"{name} cannot be used on a table: a value that was added may be taken back, and {name} keeps only one"
             )
-        constants: list[Any] = []
+        constants: list[object] = []
         if function.constants:
             arguments, last = arguments[: -function.constants], arguments[-function.constants :]
             constants = [_whole(constant, name) for constant in last]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -205,7 +205,7 @@ def decoder(form: SchemaFormat, kind: DataType) -> Callable[[pa.Array], pa.Array
     arrow = to_arrow_type(kind, timezone="UTC")
 
     def decode(datas: pa.Array) -> pa.Array:
-        values: list[Any] = []
+        values: list[object] = []
         problems: list[str | None] = []
         for data in datas.to_pylist():
             value, problem = (None, None) if data is None else _decoded(form, data)
@@ -223,7 +223,7 @@ def decoder(form: SchemaFormat, kind: DataType) -> Callable[[pa.Array], pa.Array
     return decode
 
 
-def _decoded(form: SchemaFormat, data: bytes) -> tuple[Any, str | None]:
+def _decoded(form: SchemaFormat, data: bytes) -> tuple[object, str | None]:
     """The value of a record, or its problem. What is no matter of the record is raised: a registry that does not answer."""
     try:
         return form.decode(data), None
@@ -233,9 +233,11 @@ def _decoded(form: SchemaFormat, data: bytes) -> tuple[Any, str | None]:
         return None, _problem(form.name, error)
 
 
-def _fitting(values: list[Any], problems: list[str | None], arrow: pa.DataType, name: str) -> list[Any]:
+def _fitting(
+    values: Sequence[object], problems: list[str | None], arrow: pa.DataType, name: str
+) -> list[object]:
     """Returns the values that fit the type; of the others, null, and what is wrong is among the problems."""
-    fitting: list[Any] = []
+    fitting: list[object] = []
     for index, value in enumerate(values):
         try:
             pa.array([value], arrow)

@@ -6,9 +6,9 @@ packed, and pass through to the sink as changes of state do, in rows that are no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -143,7 +143,7 @@ def undoubled(frame: RecordFrame, written: DataFrame) -> RecordFrame:
 def _rejoined(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yields the rows that were kept; at the end, one like the last of them for each few megabytes that are to be written."""
     by_topic: dict[str, list[pa.RecordBatch]] = {}
-    letters: list[dict[str, Any]] = []
+    letters: list[dict[str, object]] = []
     last: pa.RecordBatch | None = None
     for batch in batches:
         is_passed_on = pc.is_valid(batch[KEPT])
@@ -186,7 +186,9 @@ def _packed(batches: list[pa.RecordBatch]) -> Iterator[bytes]:
         yield packed(pa.Table.from_batches(waiting))
 
 
-def _rows_like(row: pa.RecordBatch, states: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+def _rows_like(
+    row: pa.RecordBatch, states: Sequence[Mapping[str, object]], schema: pa.Schema
+) -> pa.RecordBatch:
     """Rows that pass: expressions of the user's see them, and the tasks of one key keep their order."""
     copies = row.take(pa.array([0] * len(states)))
     arrays = [pa.array(states, field.type) if field.name == STATE else copies[field.name] for field in schema]

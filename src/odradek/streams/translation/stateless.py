@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
@@ -328,14 +328,14 @@ def _bare(frame: RecordFrame, column: str, name: str) -> bool:
 
 
 def _peek_each(
-    look: Callable[[StreamRecord], Any],
+    look: Callable[[StreamRecord], object],
     bare_key: bool,
     bare_value: bool,
     failures: FailedRows,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        failed: dict[int, dict[str, Any] | None] = {}
+        failed: dict[int, dict[str, object] | None] = {}
         for index, (row, unreadable) in enumerate(_python_rows(batch)):
             if row.get(STATE) is None:
                 try:
@@ -354,7 +354,7 @@ def _in_one_line(
         yield from peeked(batches)
 
 
-def _python_rows(batch: pa.RecordBatch) -> Iterator[tuple[dict[str, Any], UnreadableValueError | None]]:
+def _python_rows(batch: pa.RecordBatch) -> Iterator[tuple[dict[str, object], UnreadableValueError | None]]:
     """Yields the rows; of those with values that Python does not hold, what else there is, and the error."""
     try:
         yield from ((row, None) for row in python_values(batch))
@@ -368,7 +368,7 @@ def _python_rows(batch: pa.RecordBatch) -> Iterator[tuple[dict[str, Any], Unread
                 yield python_values(row.select(rest))[0], error
 
 
-def _without(batch: pa.RecordBatch, failed: dict[int, dict[str, Any] | None]) -> pa.RecordBatch:
+def _without(batch: pa.RecordBatch, failed: Mapping[int, Mapping[str, object] | None]) -> pa.RecordBatch:
     """Returns the batch without its failed rows. `failed`: by row number, what passes instead of the record; None where it
     is left out."""
     columns = batch.columns
@@ -382,7 +382,7 @@ def _without(batch: pa.RecordBatch, failed: dict[int, dict[str, Any] | None]) ->
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema).filter(pa.array(is_passing))
 
 
-def _letter_of(row: dict[str, Any], error: Exception, failures: FailedRows) -> dict[str, Any] | None:
+def _letter_of(row: dict[str, Any], error: Exception, failures: FailedRows) -> dict[str, object] | None:
     """Returns a row that passes in place of the record; None where it is left out."""
     of_row = replace(failures, origins={tuple(row["__order"][1:4]): row.get(ORIGIN)}, packed=[])
     of_row.add(InputRow(0, None, None, row["__timestamp"], None, row["__order"]), error)

@@ -427,7 +427,7 @@ class SimTransport(asyncio.Transport):
         assert self._protocol is not None
         return self._protocol
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
+    def get_extra_info(self, name: str, default: object = None) -> object:
         known = {
             "sockname": self.local,
             "peername": self.remote,

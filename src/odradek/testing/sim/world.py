@@ -97,7 +97,7 @@ class HostLifetime:
         if not give_way() and self.host.disk_stall_s:
             self.host.world.loop.stall(self._stalls.uniform(0.0, self.host.disk_stall_s))
 
-    def adopt(self, task: asyncio.Task[Any]) -> None:
+    def adopt(self, task: asyncio.Task[object]) -> None:
         """Have the task die with this life."""
         self.tasks[task] = None
         task.add_done_callback(lambda done: self.tasks.pop(done, None))
@@ -164,7 +164,7 @@ class Host:
     def crash(self, kind: CrashKind) -> None:
         self.life.crash(kind)
 
-    def spawn(self, work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
+    def spawn(self, work: Coroutine[object, None, T], *, name: str | None = None) -> asyncio.Task[T]:
         """Run `work` as this host's: its connections leave from here, its tasks die with the current life."""
         context = copy_context()
         context.run(CURRENT.set, self.life.interface)
@@ -225,7 +225,7 @@ class World:
             raise ViolationError(f"{len(self.errors)} errors that no one handled:\n{shown}")
         return value
 
-    def _adopt(self, task: asyncio.Task[Any], context: Context) -> None:
+    def _adopt(self, task: asyncio.Task[object], context: Context) -> None:
         life = self._lives_by_interface.get(context.get(CURRENT))
         if life is not None:
             life.adopt(task)
@@ -265,7 +265,7 @@ class World:
         self.trace.stop_clock()
 
 
-async def _settle(tasks: list[asyncio.Task[Any]]) -> None:
+async def _settle(tasks: Sequence[asyncio.Task[object]]) -> None:
     for _ in range(_CANCEL_ROUNDS_MAX):
         if all(task.done() for task in tasks):
             return

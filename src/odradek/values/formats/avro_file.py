@@ -40,7 +40,7 @@ class Avro:
         self.is_record = self._type.kind == "STRUCT"
         self.ddl = self._type.fields_ddl if self.is_record else self._type.ddl
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_codec": None}  # tasks make it again
 
     def decode(self, data: bytes) -> Any:

@@ -10,6 +10,7 @@ from odradek.values.formats.avro_schemas import SQL_TYPES, AvroSchema, avro_sche
 from odradek.values.formats.avro_values import AvroCodec
 from odradek.values.formats.format_info import FormatColumn, FormatInfo
 from odradek.values.formats.framing import SchemaIds
+from odradek.values.rows import SqlValue
 from odradek.values.schema_registry import RegisteredSchema
 from odradek.values.types import SqlType, struct_of_fields
 
@@ -46,7 +47,7 @@ class AvroFormat:
         self._kind = fields if wrapped else columns[0].type
         self._codecs: dict[int, AvroCodec] = {}
 
-    def __getstate__(self) -> Any:
+    def __getstate__(self) -> object:
         return {**vars(self), "_codecs": {}}  # tasks make them again
 
     def _codec(self, schema_id: int) -> AvroCodec:
@@ -56,7 +57,7 @@ class AvroFormat:
             known = self._codecs[schema_id] = AvroCodec(parsed_registered(schema), self._kind)
         return known
 
-    def encode(self, values: Mapping[str, Any]) -> bytes | None:
+    def encode(self, values: Mapping[str, SqlValue]) -> bytes | None:
         """Raises ValueError for a value that the schema does not have."""
         head, schema_id = self._ids.head()
         codec = self._codec(schema_id)

@@ -23,7 +23,7 @@ else:
 
 _LOGICAL: Final = "odradek.logicalType"
 _RECORD: Final = "io.confluent.ksql.avro_schemas.KsqlDataSourceSchema"
-_SIMPLE: Final[dict[str, Any]] = {
+_SIMPLE: Final[dict[str, object]] = {
     "BOOLEAN": "boolean",
     "INTEGER": "int",
     "BIGINT": "long",
@@ -49,7 +49,9 @@ _KINDS: Final = {
 # ---- columns as a schema
 
 
-def avro_schema(columns: tuple[FormatColumn, ...], name: str | None = None, *, wrapped: bool = True) -> Any:
+def avro_schema(
+    columns: tuple[FormatColumn, ...], name: str | None = None, *, wrapped: bool = True
+) -> object:
     """Returns the schema that is registered for these columns. Raises SqlError for a type that Avro does not have."""
     check_names("AVRO", [(column.name, column.type) for column in columns])
     if not wrapped:
@@ -68,7 +70,7 @@ def _name(full_name: str) -> dict[str, str]:
     return {"name": name, "namespace": namespace}
 
 
-def _avro_field(name: str, kind: SqlType, parent: str, known: set[str]) -> dict[str, Any]:
+def _avro_field(name: str, kind: SqlType, parent: str, known: set[str]) -> dict[str, object]:
     return {"name": name, "type": ["null", _avro_type(kind, parent, name, known)], "default": None}
 
 
@@ -267,7 +269,7 @@ def _stored(schema: object) -> Any:
     return stored
 
 
-def logical_type(node: Mapping[str, Any]) -> str:
+def logical_type(node: Mapping[str, object]) -> str:
     """Returns the logical type of a part, or an empty text. A decimal that Avro's specification rules out is none."""
     logical = str(node.get(_LOGICAL, ""))
     if logical != "decimal":

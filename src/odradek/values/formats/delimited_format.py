@@ -11,6 +11,7 @@ from odradek.values.errors import SqlError
 from odradek.values.formats.format_info import FormatColumn
 from odradek.values.formats.json_format import read
 from odradek.values.java_text import decimal_text, double_text
+from odradek.values.rows import SqlValue
 from odradek.values.times import day_number, moment_ms
 from odradek.values.types import SqlType
 
@@ -24,7 +25,7 @@ class DelimitedFormat:
         if len(self._delimiter) != 1:
             raise SqlError(f"VALUE_DELIMITER is one character, or SPACE or TAB, not {delimiter!r}")
 
-    def encode(self, values: Mapping[str, Any]) -> bytes:
+    def encode(self, values: Mapping[str, SqlValue]) -> bytes:
         texts = [
             _quoted(_written(values[column.column], column.type), self._delimiter, is_first=index == 0)
             for index, column in enumerate(self._columns)

@@ -16,6 +16,7 @@ from odradek.model.java_numbers import is_digits
 from odradek.values.exact_numbers import BIGINT_BITS, INT_BITS, double, exact_decimal, whole
 from odradek.values.formats.format_info import FormatColumn
 from odradek.values.java_text import decimal_text, double_text
+from odradek.values.rows import SqlValue
 from odradek.values.times import day, day_number, moment, moment_ms
 from odradek.values.types import SqlType
 
@@ -37,7 +38,7 @@ class JsonFormat:
         self._columns = columns
         self._wrapped = wrapped
 
-    def encode(self, values: Mapping[str, Any]) -> bytes | None:
+    def encode(self, values: Mapping[str, SqlValue]) -> bytes | None:
         if not self._wrapped:
             (column,) = self._columns
             value = values[column.column]

@@ -11,11 +11,12 @@ from odradek.values.errors import SqlError
 from odradek.values.formats.format_info import FormatColumn, FormatInfo
 from odradek.values.formats.framing import SchemaIds
 from odradek.values.formats.json_format import JsonFormat
+from odradek.values.rows import SqlValue
 from odradek.values.schema_registry import RegisteredSchema
 from odradek.values.types import SqlType, array_of, decimal_of, map_of, struct_of_fields
 
 _CONNECT: Final = "org.apache.kafka.connect.data."
-_TYPES: Final[dict[str, dict[str, Any]]] = {
+_TYPES: Final[dict[str, dict[str, object]]] = {
     "BOOLEAN": {"type": "boolean"},
     "INTEGER": {"type": "integer", "connect.type": "int32"},
     "BIGINT": {"type": "integer", "connect.type": "int64"},
@@ -44,7 +45,7 @@ class JsonSchemaFormat:
         self._ids = SchemaIds(info, "JSON", json.dumps(json_schema(columns, wrapped=wrapped)))
         self._json = JsonFormat(columns, wrapped=wrapped)
 
-    def encode(self, values: Mapping[str, Any]) -> bytes | None:
+    def encode(self, values: Mapping[str, SqlValue]) -> bytes | None:
         data = self._json.encode(values)
         return None if data is None else self._ids.head()[0] + data
 
@@ -60,7 +61,7 @@ def json_schema(columns: tuple[FormatColumn, ...], *, wrapped: bool) -> dict[str
     return _object([(column.name, column.type) for column in columns])
 
 
-def _object(fields: list[tuple[str, SqlType]]) -> dict[str, Any]:
+def _object(fields: list[tuple[str, SqlType]]) -> dict[str, object]:
     properties = {
         name: {"connect.index": index, **_nullable(kind)} for index, (name, kind) in enumerate(fields)
     }
@@ -109,7 +110,7 @@ def json_type(schema: RegisteredSchema, *, upper_names: bool) -> SqlType:
     return _column_type(tree, tree, 0, upper_names)
 
 
-def json_tree(schema: RegisteredSchema) -> Any:
+def json_tree(schema: RegisteredSchema) -> object:
     """Parses the schema's text. Raises SqlError for a text that is no JSON."""
     try:
         return json.loads(schema.text)
@@ -145,7 +146,7 @@ def _resolved(node: Any, root: Any) -> object:
     return node
 
 
-def _parameter(parameters: Mapping[str, Any], name: str, default: int) -> int:
+def _parameter(parameters: Mapping[str, object], name: str, default: int) -> int:
     written = str(parameters.get(name, default))
     if not is_digits(written):
         raise SqlError(f"{name} of a decimal in a JSON Schema is a whole number, not {written!r:.80}")

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from odradek.values.errors import SqlError
 from odradek.values.formats.format_info import FormatColumn
+from odradek.values.rows import SqlValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class KafkaNumber:
     def size_bytes(self) -> int:
         return self.layout.size
 
-    def data(self, number: Any) -> bytes:
+    def data(self, number: object) -> bytes:
         """Returns the bytes of a number. `DoubleSerializer` writes every NaN as the same bytes."""
         return self.layout.pack(math.nan if number != number else number)
 
@@ -59,7 +60,7 @@ class KafkaFormat:
                 f"The 'KAFKA' format does not support type '{self._column.type.kind}', column: `{self._column.name}`"
             )
 
-    def encode(self, values: Mapping[str, Any]) -> bytes | None:
+    def encode(self, values: Mapping[str, SqlValue]) -> bytes | None:
         value = values[self._column.column]
         if value is None or isinstance(value, bytes):
             return value
@@ -79,7 +80,7 @@ class KafkaFormat:
 class NoneFormat:
     """The codec of NONE, for keys and values that do not exist."""
 
-    def encode(self, values: Mapping[str, Any]) -> None:
+    def encode(self, values: Mapping[str, SqlValue]) -> None:
         return None
 
     def decode(self, data: bytes) -> None:

@@ -54,7 +54,7 @@ class Protobuf:
         try:
             self._files, main = _descriptors(Path(schema_file))
             self._message = message or _only_message(main, schema_file)
-            self._type: Any = None
+            self._type: object = None
             kind = self._ready().DESCRIPTOR
         except ModuleNotFoundError:
             raise ConfigError("Protobuf needs more packages: pip install 'odradek[formats]'") from None
@@ -68,7 +68,7 @@ class Protobuf:
             raise ConfigError(f"{schema_file}: {error}") from None
         self.ddl = self._kind.fields_ddl
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_type": None}  # tasks make it again
 
     def decode(self, data: bytes) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class Protobuf:
         return self._type
 
 
-def _descriptors(path: Path) -> tuple[tuple[bytes, ...], Any]:
+def _descriptors(path: Path) -> tuple[tuple[bytes, ...], object]:
     """The files of a descriptor set, what they import first; and the one that was asked for, which is the last."""
     data = _compiled(path) if path.suffix == ".proto" else read_schema_file(path)
     files = descriptor_pb2.FileDescriptorSet()

@@ -12,6 +12,7 @@ from odradek.values.formats.format_info import FormatColumn, FormatInfo
 from odradek.values.formats.framing import FIRST_MESSAGE, SchemaIds, after_message_head, message_head
 from odradek.values.formats.protobuf_schemas import ProtoFile, message_class, proto_file, proto_text
 from odradek.values.formats.protobuf_values import decoded_message, encoded_message
+from odradek.values.rows import SqlValue
 from odradek.values.schema_registry import RegisteredSchema
 from odradek.values.types import struct_of_fields
 
@@ -28,7 +29,7 @@ class ProtobufFormat:
         self._ids = SchemaIds(info, "PROTOBUF", text) if info.name == "PROTOBUF" else None
         self._files: dict[int, ProtoFile] = {}
 
-    def __getstate__(self) -> Any:
+    def __getstate__(self) -> object:
         return {**vars(self), "_files": {}}  # tasks parse them again
 
     def _file(self, schema_id: int) -> ProtoFile:
@@ -38,7 +39,7 @@ class ProtobufFormat:
             known = self._files[schema_id] = proto_file(schema)
         return known
 
-    def encode(self, values: Mapping[str, Any]) -> bytes:
+    def encode(self, values: Mapping[str, SqlValue]) -> bytes:
         """Raises ValueError for a value that the schema does not have."""
         head, schema_id, indexes = b"", 0, FIRST_MESSAGE
         if self._ids is not None:

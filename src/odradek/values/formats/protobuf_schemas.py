@@ -209,7 +209,7 @@ class ProtoFile:
     file: FileDescriptor
     decimals: dict[str, tuple[int, int]]
 
-    def message_at(self, indexes: Iterable[int]) -> Any:
+    def message_at(self, indexes: Iterable[int]) -> object:
         """Returns the descriptor at these indexes. Raises ValueError when there is none."""
         first, *rest = tuple(indexes) or (0,)
         try:

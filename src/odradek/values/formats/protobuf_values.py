@@ -28,6 +28,7 @@ from odradek.values.formats.protobuf_schemas import (
     is_map,
     message_class,
 )
+from odradek.values.rows import SqlValue
 from odradek.values.times import moment, moment_ms, moment_us, precise_moment
 from odradek.values.types import SqlType
 
@@ -52,7 +53,7 @@ _FITTING: Final[dict[str, tuple[type, ...]]] = {
 
 
 def encoded_message(
-    message_type: type[protobuf_message.Message], kind: SqlType, value: Mapping[str, Any]
+    message_type: type[protobuf_message.Message], kind: SqlType, value: Mapping[str, SqlValue]
 ) -> bytes:
     """Encodes a struct of type `kind` as a message. Raises ValueError for a value that the message does not have."""
     message = message_type()
@@ -65,7 +66,7 @@ def encoded_message(
 
 def decoded_message(
     message_type: type[protobuf_message.Message], kind: SqlType, data: bytes
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Decodes a message into a struct of type `kind`. Raises ValueError for data that is no such message."""
     message = message_type()
     try:
@@ -87,7 +88,7 @@ def proto_document(file: ProtoFile, data: bytes) -> str:
 
 
 @lru_cache(maxsize=_MESSAGES_KNOWN)
-def _parts(message: protobuf_message.Message) -> dict[str, Any]:
+def _parts(message: protobuf_message.Message) -> dict[str, object]:
     """The fields of a descriptor, by their names as they are and in upper case."""
     return {part.name.upper(): part for part in message.fields} | {part.name: part for part in message.fields}
 
@@ -100,7 +101,7 @@ def _part(message: protobuf_message.Message, name: str) -> object:
 # ---- writing
 
 
-def _fill(message: protobuf_message.Message, kind: SqlType, value: Mapping[str, Any]) -> None:
+def _fill(message: protobuf_message.Message, kind: SqlType, value: Mapping[str, SqlValue]) -> None:
     strange = set(value) - {name for name, _ in kind.fields}
     if strange:
         raise ValueError(f"{message.DESCRIPTOR.full_name} has no field {', '.join(sorted(strange))}")
@@ -192,7 +193,7 @@ def _set_message(message: protobuf_message.Message, kind: SqlType, value: Any) -
 # ---- reading
 
 
-def _struct(message: protobuf_message.Message, kind: SqlType) -> dict[str, Any]:
+def _struct(message: protobuf_message.Message, kind: SqlType) -> dict[str, object]:
     return {name: _read(message, _part(message.DESCRIPTOR, name), part) for name, part in kind.fields}
 
 

@@ -16,6 +16,7 @@ from odradek.values.formats.json_sr_format import JsonSchemaFormat
 from odradek.values.formats.kafka_format import KafkaFormat, NoneFormat
 from odradek.values.formats.protobuf_format import ProtobufFormat
 from odradek.values.formats.registered_schemas import is_bare
+from odradek.values.rows import SqlValue
 from odradek.values.types import SqlType
 
 FORMAT_NAMES: Final = ("AVRO", "DELIMITED", "JSON", "JSON_SR", "KAFKA", "NONE", "PROTOBUF", "PROTOBUF_NOSR")
@@ -27,7 +28,7 @@ _COMPLEX: Final = ("ARRAY", "MAP", "STRUCT")
 
 
 class ValueCodec(Protocol):
-    def encode(self, values: Mapping[str, Any]) -> bytes | None: ...
+    def encode(self, values: Mapping[str, SqlValue]) -> bytes | None: ...
     def decode(self, data: bytes) -> Mapping[str, Any] | None: ...
 
 
@@ -80,7 +81,7 @@ class RecordFormat:
             end = start + (self.window.size_ms or 0)
         return {**values, "window_start": start, "window_end": end}
 
-    def _values(self, data: bytes) -> Mapping[str, Any] | None:
+    def _values(self, data: bytes) -> Mapping[str, object] | None:
         try:
             return self._codec.decode(data)
         except SqlError as error:  # of the schema that the record names

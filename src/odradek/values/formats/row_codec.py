@@ -23,6 +23,7 @@ from odradek.values.formats import RecordFormat, record_format
 from odradek.values.formats.format_info import FormatInfo
 from odradek.values.formats.json_format import map_key, read
 from odradek.values.java_text import double_text
+from odradek.values.rows import SqlValue
 from odradek.values.times import day, day_number, moment, moment_ms, moment_text, time_of_text
 from odradek.values.types import SqlType
 
@@ -63,14 +64,16 @@ class SqlRowCodec:
             return []
         return decoded_row(self._form, self.columns, data)
 
-    def encode(self, values: Sequence[Any] | None) -> bytes | None:
+    def encode(self, values: Sequence[SqlValue] | None) -> bytes | None:
         """Raises SqlError for a value that the format cannot have."""
         if values is None or not self.columns:
             return None
         return encoded_row(self._form, self.columns, values)
 
 
-def decoded_row(form: RecordFormat, columns: Sequence[tuple[str, SqlType]], data: bytes) -> list[Any] | None:
+def decoded_row(
+    form: RecordFormat, columns: Sequence[tuple[str, SqlType]], data: bytes
+) -> list[object] | None:
     """Returns values in the order of the columns. Raises UnreadableRecord."""
     try:
         row = form.decode(data)
@@ -80,7 +83,7 @@ def decoded_row(form: RecordFormat, columns: Sequence[tuple[str, SqlType]], data
 
 
 def encoded_row(
-    form: RecordFormat, columns: Sequence[tuple[str, SqlType]], values: Sequence[Any]
+    form: RecordFormat, columns: Sequence[tuple[str, SqlType]], values: Sequence[SqlValue]
 ) -> bytes | None:
     """Raises SqlError for a value that the format cannot have."""
     try:
@@ -129,7 +132,7 @@ def _as_spark(value: Any, kind: SqlType) -> object:
 # ---- values that clients write
 
 
-def of_json(value: object, kind: SqlType) -> Any:
+def of_json(value: object, kind: SqlType) -> object:
     """Returns a value of /inserts-stream as one of a column: as in a record, and times may be texts. Raises ValueError."""
     if value is None:
         return None

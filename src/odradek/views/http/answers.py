@@ -43,7 +43,7 @@ def row_as_json(row: TableRow) -> dict[str, Any]:
     return document | _named("value", row.value)
 
 
-def _named(name: str, value: object) -> dict[str, Any]:
+def _named(name: str, value: object) -> dict[str, object]:
     if isinstance(value, bytes):
         try:
             return {name: value.decode()}
@@ -79,7 +79,7 @@ def error_as_json(error: Exception) -> tuple[int, dict[str, Any]]:
     return _STATUS_OF.get(code, 500), _error(code, message)
 
 
-def _error(code: ErrorCode, message: str) -> dict[str, Any]:
+def _error(code: ErrorCode, message: str) -> dict[str, object]:
     return {"error": {"code": int(code), "name": code.name, "retriable": code.retriable, "message": message}}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -177,7 +177,7 @@ class _Tables:
         return view
 
 
-def _freshness(request: Request, view: AsyncTableView) -> dict[str, Any]:
+def _freshness(request: Request, view: AsyncTableView) -> dict[str, object]:
     how = request.query_params.get("freshness", "full")
     return {"freshness": freshness_as_json(view.freshness(), how)}
 

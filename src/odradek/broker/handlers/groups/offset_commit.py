@@ -93,12 +93,12 @@ def handle_small(
     committer = Committer(asked.member_id, asked.instance_id, asked.generation, False, header.api_version)
     answered: PromptFuture[Chunks | None] = PromptFuture()
 
-    def answer(verdicts: dict[Place, ErrorCode] | KafkaError) -> None:
+    def answer(verdicts: dict[PartitionName, ErrorCode] | KafkaError) -> None:
         if answered.done():
             return
         try:
             if isinstance(verdicts, KafkaError):
-                verdicts = dict.fromkeys((commit.place for commit in commits), verdicts.code)
+                verdicts = dict.fromkeys((commit.partition_name for commit in commits), verdicts.code)
             chunks = _small_answer(header, asked, name, verdicts, encode)
         except Exception as error:  # noqa: BLE001 - the connection waits for this: it must learn of any end
             answered.set_exception(error)
@@ -113,7 +113,7 @@ def _small_answer(
     header: RequestHeader,
     asked: SmallCommit,
     name: str,
-    verdicts: dict[Place, ErrorCode],
+    verdicts: dict[PartitionName, ErrorCode],
     encode: Callable[[Message], Chunks],
 ) -> Chunks:
     if not any(verdicts.values()):

@@ -217,7 +217,7 @@ def number_text(value: float) -> str:
     return str(int(value)) if is_whole else f"{value:.6g}"
 
 
-def _parts(parts: tuple[str | TextTable, ...]) -> list[dict[str, Any]]:
+def _parts(parts: tuple[str | TextTable, ...]) -> list[dict[str, object]]:
     """Returns texts as lines and tables as rows, within limits."""
     shown: list[dict[str, Any]] = []
     for part in parts:

@@ -30,7 +30,7 @@ class _Form(NamedTuple):
 
 def to_json(value: object) -> Any:
     """Returns a dataclass as JSON."""
-    kind: Any = type(value)
+    kind: object = type(value)
     return _form(kind).write(value)
 
 
@@ -66,7 +66,7 @@ def _form(kind: object) -> _Form:
     raise TypeError(f"{kind} is no value of a snapshot")
 
 
-def _union_form(kinds: tuple[Any, ...]) -> _Form:
+def _union_form(kinds: tuple[object, ...]) -> _Form:
     present = tuple(kind for kind in kinds if kind is not type(None))
     if len(present) > 1:
         if all(kind in _PLAIN for kind in present):
@@ -79,7 +79,7 @@ def _union_form(kinds: tuple[Any, ...]) -> _Form:
     )
 
 
-def _tuple_form(kinds: tuple[Any, ...]) -> _Form:
+def _tuple_form(kinds: tuple[object, ...]) -> _Form:
     if len(kinds) == 2 and kinds[1] is Ellipsis:
         form = _form(kinds[0])
         return _Form(
@@ -97,10 +97,10 @@ def _dataclass_form(kind: Any) -> _Form:
     hints = get_type_hints(kind)
     forms = {field.name: _form(hints[field.name]) for field in fields(kind)}
 
-    def write(value: Any) -> dict[str, Any]:
+    def write(value: object) -> dict[str, Any]:
         return {name: form.write(getattr(value, name)) for name, form in forms.items()}
 
-    def read(json: Any) -> Any:
+    def read(json: object) -> Any:
         members = _checked(json, dict)
         if members.keys() != forms.keys():
             raise ValueError(f"{kind.__name__} has other members: {', '.join(sorted(members))}")
@@ -148,7 +148,7 @@ def _checked(json: Any, kinds: Any) -> Any:
     return json
 
 
-def _chosen(json: object, choices: tuple[Any, ...]) -> object:
+def _chosen(json: object, choices: tuple[object, ...]) -> object:
     if json not in choices:
         raise ValueError(f"{json!r:.100} is none of {', '.join(map(str, choices))}")
     return json

@@ -102,7 +102,7 @@ def state_content(state: ServiceState) -> bytes:
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _written_function(function: CreatedFunction) -> dict[str, Any]:
+def _written_function(function: CreatedFunction) -> dict[str, object]:
     return {
         "statement": to_json(function.statement),
         "parameters": [[name, to_json(kind)] for name, kind in function.parameters],
@@ -110,7 +110,7 @@ def _written_function(function: CreatedFunction) -> dict[str, Any]:
     }
 
 
-def _written_types(types: Mapping[str, SqlType]) -> dict[str, Any]:
+def _written_types(types: Mapping[str, SqlType]) -> dict[str, object]:
     return {name: to_json(kind) for name, kind in types.items()}
 
 

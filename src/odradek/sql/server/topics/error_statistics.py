@@ -182,7 +182,7 @@ class ErrorStatistics:
             self._next_refresh = self._run(self._refresh_once())
         return self._next_refresh
 
-    def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _run(self, work: Coroutine[object, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name="odradek-sql-errors")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

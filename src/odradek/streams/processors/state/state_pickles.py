@@ -19,19 +19,21 @@ import zoneinfo
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final, Protocol, Self
 
-Loaded = Callable[[str, str], Any]
+Loaded = Callable[[str, str], object]
 """Returns the class for the names of a module and a class, if it is loaded; else None."""
 
 
 class ObjectMaker(Protocol):
     """Makes the value that stands for an object of a named class."""
 
-    def __call__(self, module: str, name: str, content: Mapping[str, Any] | tuple[Any, ...] | str) -> Any:
+    def __call__(
+        self, module: str, name: str, content: Mapping[str, object] | tuple[object, ...] | str
+    ) -> Any:
         """Makes the value. `content`: the fields of an object, the values of a named tuple, or the name of an enum's member."""
         ...
 
 
-def pickled_value(data: bytes, make: ObjectMaker, loaded: Loaded) -> Any:
+def pickled_value(data: bytes, make: ObjectMaker, loaded: Loaded) -> object:
     """Returns the value of a pickle. An object that occurs twice is made once. Any error of Python's for bytes that hold
     none."""
     return _Revival(make, loaded).again(_OldReader(io.BytesIO(data)).load())
@@ -44,11 +46,11 @@ def _old_attribute(owner: object, name: object) -> object:
     return _time_zone
 
 
-def _time_zone(key: Any, _from_cache: Any = True) -> zoneinfo.ZoneInfo:
+def _time_zone(key: Any, _from_cache: object = True) -> zoneinfo.ZoneInfo:
     return zoneinfo.ZoneInfo(key)
 
 
-_OLD_TYPES: Final[dict[tuple[str, str], Any]] = {
+_OLD_TYPES: Final[dict[tuple[str, str], object]] = {
     (kind.__module__, kind.__name__): kind
     for kind in (
         *(set, frozenset, bytearray, complex, list, dict, tuple, range, int, float, str, bytes, bool),
@@ -69,7 +71,7 @@ class _OldReader(pickle._Unpickler):
 
     stack: list[Any]
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         known = _OLD_TYPES.get((module, name))
         if known is not None:
             return known
@@ -150,7 +152,7 @@ class StandIn:
     def append(self, part: object) -> None:
         self.parts.append(part)
 
-    def extend(self, parts: Iterable[Any]) -> None:
+    def extend(self, parts: Iterable[object]) -> None:
         self.parts.extend(parts)
 
     def __setitem__(self, name: object, part: object) -> None:
@@ -162,7 +164,7 @@ class _Revival:
 
     def __init__(self, make: ObjectMaker, loaded: Loaded) -> None:
         self._make, self._loaded = make, loaded
-        self._done: dict[int, Any] = {}
+        self._done: dict[int, object] = {}
 
     def again(self, member: object) -> Any:
         key = id(member)
@@ -170,7 +172,7 @@ class _Revival:
             self._done[key] = self._revived(member)
         return self._done[key]
 
-    def _revived(self, value: object) -> Any:
+    def _revived(self, value: object) -> object:
         match value:
             case StandIn(qualified_name=("uuid", "UUID"), fields={"int": int(number)}):
                 return uuid.UUID(int=number)
