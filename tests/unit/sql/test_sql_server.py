@@ -362,7 +362,7 @@ def test_statements_before_the_wrong_one_have_run(client: RestClient) -> None:
 
 
 def test_properties_that_do_not_exist_are_refused(client: RestClient) -> None:
-    with pytest.raises(ServerRefusal, match="earliest or latest, not 'middle'"):
+    with pytest.raises(ServerRefusal, match="is one of latest, earliest, not 'middle'"):
         client.execute("SHOW STREAMS;", properties={"auto.offset.reset": "middle"})
     with pytest.raises(ServerRefusal, match="no property that can be set"):
         client.execute("SHOW STREAMS;", properties={"x": "y"})
