@@ -126,6 +126,10 @@ def any_of(*names: str) -> Bounds:
     return Bounds(allowed=allowed, accepts=lambda items: all(name in names for name in items))
 
 
+Words = type[StrEnum]
+"""The words that a setting's value may be. A field of `Setting` has the name `type`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """One setting, option or property. `default` is the parsed value (None where there is none)."""
@@ -135,7 +139,7 @@ class Setting:
     default: object
     meaning: str
     valid: Bounds | None = None
-    choices: type[StrEnum] | None = None
+    choices: Words | None = None
     """The words that the value is one of, in any case of letters; the value is a member."""
     importance: Importance = Importance.MEDIUM
     scope: Scope = Scope.BROKER
