@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
-from odradek.broker.instruments.requests import RequestFigures
 from odradek.net.replies import Chunks
 from odradek.replication.partition import Partition
 from odradek.runtime.prompt import PromptFuture
+
+
+class PersistedTimes(Protocol):
+    """Keeps how long appends waited for the disk, and for followers, in seconds."""
+
+    def persisted(self, *, fsync_s: float, replicated_s: float | None) -> None: ...
 
 
 class AppendWaits:
@@ -37,7 +43,7 @@ class AppendWaits:
             future.exception()  # the acknowledgement raises it, too
         self._durable_at = self._now()
 
-    def note(self, figures: RequestFigures, began: float) -> None:
+    def note(self, figures: PersistedTimes, began: float) -> None:
         """Counts a wait that began then and is over now."""
         ended = self._now()
         durable_at = ended
