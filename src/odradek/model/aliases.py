@@ -7,8 +7,6 @@ from typing import Any, TypeAlias
 
 Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None"
 """A JSON value."""
-JsonObject: TypeAlias = "dict[str, Json]"
-"""A JSON object, with the names of its members."""
 ClientSettings: TypeAlias = Mapping[str, Any]
 """Keyword arguments of a client, such as `bootstrap_servers`. The client checks names and values when it is made: each setting
 has a type of its own.
