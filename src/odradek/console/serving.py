@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import uvicorn
@@ -44,15 +45,15 @@ async def serve_console(
     """Serves until SIGINT or SIGTERM, or until `ended` is set. ConfigError when the address is not available."""
     with _listening(address) as listening:
         console = Console(options)
-        server = _ConsoleServer(_config(console, address), console.ended)
+        host, port = listening.getsockname()[:2]
+        scheme = "https" if address.certificate else "http"
+        url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
+        server = _ConsoleServer(_config(console, address), console.ended, partial(on_ready, url))
         helpers = [
             asyncio.get_running_loop().create_task(console.sweep(), name="odradek-console-sweep"),
             asyncio.get_running_loop().create_task(_end(server, ended), name="odradek-console-end"),
         ]
-        host, port = listening.getsockname()[:2]
-        scheme = "https" if address.certificate else "http"
         try:
-            on_ready(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/")
             await server.serve(sockets=[listening])
         finally:
             for task in helpers:
@@ -94,9 +95,15 @@ async def _end(server: uvicorn.Server, ended: asyncio.Event | None) -> None:
 class _ConsoleServer(uvicorn.Server):
     """An HTTP server that returns at a signal: uvicorn's own raises the signal again, and models would not be closed."""
 
-    def __init__(self, config: uvicorn.Config, ended: asyncio.Event) -> None:
+    def __init__(self, config: uvicorn.Config, ended: asyncio.Event, on_ready: Callable[[], object]) -> None:
         super().__init__(config)
         self._streams_end = ended
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Says that the server is ready once a signal ends it as it should."""
+        await super().startup(sockets)
+        self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Ends the event streams first: uvicorn cancels what is open after a second, and logs a traceback for each."""

@@ -51,3 +51,17 @@ def test_an_open_page_holds_up_no_end(
     errors = log_file.read_text()
     assert (code, errors.count("\n")) == (0, 1), errors
     assert "Ctrl-C ends it" in errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
+@pytest.mark.parametrize("served", ["console", "table"])
+def test_who_ends_it_as_soon_as_it_is_ready_ends_it_as_at_any_time(
+    bootstrap: str, served: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    words = {"console": ("console",), "table": ("table", "serve", "watched")}[served]
+    with RunningCommand(
+        *words, "--bootstrap", bootstrap, "--listen", "127.0.0.1:0", log_file=tmp_path / "log"
+    ) as command:
+        assert command.address
+        command.process.send_signal(number)
+        assert command.process.wait(PATIENCE_S) == 0, (tmp_path / "log").read_text()

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -90,9 +91,9 @@ async def serve(
                 server_header=False,
                 limit_concurrency=CONNECTIONS_MAX,
                 timeout_graceful_shutdown=5,
-            )
+            ),
+            partial(on_ready, f"http://{format_address(*address[:2])}"),
         )
-        on_ready(f"http://{format_address(*address[:2])}")
         ending = loop.create_task(_end(server, ended), name="odradek-tables-end")
         try:
             await server.serve(sockets=[listening])
@@ -173,6 +174,15 @@ class ServingThread:
 class _Server(uvicorn.Server):
     """An HTTP server that returns at a signal: uvicorn's own would raise the signal again, and the views would not be
     closed."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], object]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Says that the server is ready once a signal ends it as it should."""
+        await super().startup(sockets)
+        self._on_ready()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
