@@ -10,8 +10,10 @@ import html
 import os
 import re
 import selectors
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,13 +28,13 @@ SILENCE_S: Final = 600.0
 SHOWS_MS: Final = 120_000
 WIDTH: Final = 1180
 LINES_MAX: Final = 60
-COLUMNS_MAX: Final = 150
 _HAPPENED: Final = "if it lasts.\n"
 _PROMPT: Final = "(Enter runs it)"
 _OVER: Final = "\nIt is over"
 _STYLE: Final = (
     "body{margin:0;background:#12161b}pre{margin:0;padding:18px 22px;color:#e3e8ee;"
-    "font:13px/1.45 'DejaVu Sans Mono',monospace;white-space:pre;display:inline-block;min-width:700px}b{color:#8fbcea}"
+    "font:13px/1.45 'DejaVu Sans Mono',monospace;white-space:pre-wrap;overflow-wrap:anywhere;"
+    "display:inline-block;min-width:700px}b{color:#8fbcea}"
 )
 
 
@@ -63,9 +65,9 @@ PICTURES: Final = {
 class IncidentScript:
     """A script of `examples/incidents` that runs, and waits for Enter between its steps."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, directory: Path, name: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(EXAMPLES / f"{name}.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, str(directory / f"{name}.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self.output = ""
 
@@ -114,7 +116,16 @@ class IncidentScript:
 
 @contextmanager
 def running_script(name: str) -> Iterator[IncidentScript]:
-    script = IncidentScript(name)
+    """Runs a copy of the script in a temporary directory: its path is on the pictures."""
+    with tempfile.TemporaryDirectory(prefix="incidents-") as directory:
+        copied = shutil.copytree(EXAMPLES, Path(directory) / "examples")
+        with _run(copied, name) as script:
+            yield script
+
+
+@contextmanager
+def _run(directory: Path, name: str) -> Iterator[IncidentScript]:
+    script = IncidentScript(directory, name)
     try:
         script.wait_until_it_happened()
         yield script
@@ -138,7 +149,7 @@ def draw(browser: Browser, name: str) -> None:
 
 def draw_terminal(browser: Browser, name: str, text: str) -> None:
     """Writes the picture of what a terminal shows: commands in bold."""
-    lines = [line[:COLUMNS_MAX] for line in text.strip("\n").splitlines()]
+    lines = text.strip("\n").splitlines()
     shown = [
         f"<b>$ {html.escape(line.strip())}</b>" if line.startswith("  odradek ") else html.escape(line)
         for line in lines
