@@ -85,6 +85,15 @@ def test_a_transcript_is_read_as_it_is_written() -> None:
             list(parse(wrong))
 
 
+def test_sets_that_tools_print_as_json_have_no_order() -> None:
+    lines = [
+        '{"b": 1, "a": [{"offsets": [2, 0, 1]}], "replicas": [2, 1]}',
+        '{"a": [{"offsets": [0, 1, 2]}], "b": 1, "replicas": [2, 1]}',
+    ]
+    assert transcripts.canonical(lines[0]) == transcripts.canonical(lines[1])
+    assert transcripts.canonical('{"replicas": [1, 2]}') != transcripts.canonical('{"replicas": [2, 1]}')
+
+
 def test_a_tool_ends_with_its_status_and_what_it_prints_later_is_dropped(tools: Tools) -> None:
     refused = tools.run(f"{TOOLS}.AclCommand", "--bootstrap-server", "127.0.0.1:1", "--list", "--add")
     assert refused.status == 1

@@ -14,6 +14,7 @@ NEEDS_KAFKA_4: Final = {
     "*-consumer]": "the consumer protocol (KIP-848) is of Kafka 4.0",
     "test_a_group_is_described_with_its_members[[]default]": "the default is the consumer protocol where brokers have it",
     "*[[]epoch-per-transaction*": "the newer flow of transactions (KIP-890) is of Kafka 4.0",
+    "test_a_share_consumer_reads_the_new_topic": "share groups (KIP-932) are of Kafka 4.0",
     "test_features_have_levels": "transaction.version is of Kafka 4.0",
 }
 """Names of tests, and what Kafka 3 lacks for them. `test_kafka_3.py` shows what clients do without it."""
