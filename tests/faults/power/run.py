@@ -20,6 +20,7 @@ from tests.faults.power.cuts import BROKERS, Cut, PoweredCluster
 from tests.faults.power.reading_back import Finding, compare
 from tests.faults.power.witnesses import LEDGER, PARTITIONS, TRANSFERS, Witnesses
 from tests.faults.replicas import differing_replicas
+from tests.kit.cluster import kill_all
 
 from odradek.model.errors import OdradekError
 
@@ -183,7 +184,7 @@ def _one_start(
         _check_the_living(cluster, witnesses, run_result, name)
     else:
         witnesses.finish(0.0)
-    cluster.end()
+    kill_all(cluster.fleet)
     if was_cut_alone:
         placement = [cluster.directory / broker for broker in BROKERS]
         differing = [

@@ -15,6 +15,7 @@ from uuid import UUID
 from odradek.broker.fetch.end_offsets import known_ends
 from odradek.broker.metrics.collection import ControllerFamilies
 from odradek.broker.metrics.partition_families import PartitionFamilies
+from odradek.cluster.controller.maintenance import HealingPlan
 from odradek.cluster.image import NO_LEADER, PartitionImage, TopicImage
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
@@ -65,7 +66,7 @@ def broker_of(topic: TopicImage) -> Any:
         return SimpleNamespace(high_watermark=index)
 
     return SimpleNamespace(
-        cluster=SimpleNamespace(leads=True),
+        cluster=SimpleNamespace(leads=True, controller=SimpleNamespace(healing_plan=lambda: HealingPlan({}, 0))),
         image=SimpleNamespace(topics={topic.name: topic}, brokers=()),
         coordinators=SimpleNamespace(here=HERE),
         replicas=SimpleNamespace(leader=leader, partitions={}),
