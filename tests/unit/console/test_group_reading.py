@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -20,6 +20,7 @@ from odradek.console.model.lag_history import LagHistory
 from odradek.console.model.records import ClusterReader
 from odradek.console.model.snapshot import ModelSnapshot
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock
 
 PATIENT_S = 60.0
@@ -63,11 +64,19 @@ class Coordinator:
         return {}
 
 
+class NoRecords:
+    """Reads of a group that is behind nowhere."""
+
+    async def unread_ages_ms(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        assert not positions
+        return {}
+
+
 def reader_of(coordinator: Coordinator, clock: SetClock) -> GroupReader:
     snapshot = ModelSnapshot()
     return GroupReader(
         cast(AsyncAdmin, coordinator),
-        cast(ClusterReader, None),
+        cast(ClusterReader, NoRecords()),
         cast(Clock, clock),
         lambda: snapshot,
         LagHistory(),

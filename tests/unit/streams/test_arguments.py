@@ -83,6 +83,10 @@ WRONG: Final[tuple[tuple[str, tuple[Any, ...]], ...]] = (
     ("null_stays: bool", ("yes", 1, None)),
     ("partitions: int", ("4", 0, 1.5, True, None)),
     ("Callable", (5, "x")),
+    ("Initializer", (5, "x")),
+    ("Aggregator", (5, "x")),
+    ("Reducer", (5, "x")),
+    ("Merger", (5, "x")),
     ("Stream", ANYTHING),
     ("Table", ANYTHING),
 )

@@ -66,7 +66,9 @@ def broker_of(topic: TopicImage) -> Any:
         return SimpleNamespace(high_watermark=index)
 
     return SimpleNamespace(
-        cluster=SimpleNamespace(leads=True, controller=SimpleNamespace(healing_plan=lambda: HealingPlan({}, 0))),
+        cluster=SimpleNamespace(
+            leads=True, controller=SimpleNamespace(healing_plan=lambda: HealingPlan({}, 0))
+        ),
         image=SimpleNamespace(topics={topic.name: topic}, brokers=()),
         coordinators=SimpleNamespace(here=HERE),
         replicas=SimpleNamespace(leader=leader, partitions={}),
