@@ -54,7 +54,7 @@ class Crew:
         self._thread.start()
 
     def finish(self, timeout_s: float) -> list[str]:
-        """Those that did not end, and where they hang, though their clients were alive."""
+        """Returns the workers that did not end though their clients were alive, each with the line where it hangs."""
         self._stopping.set()
         self._thread.join()
         for worker in self._workers:

@@ -88,7 +88,7 @@ class Site:
         return ClientSettings(address=self.fleet.bootstrap, authority=authority)
 
     def _hosts(self) -> list[str]:
-        """By which brokers are reached."""
+        """Returns the addresses of the brokers."""
         if self.places is None:
             return ["127.0.0.1"]
         return [self.places.address(node_id) for node_id in range(1, BROKERS + 1)]
@@ -116,7 +116,7 @@ class Site:
             self.absent["full disk"] = not_full or disks.absent() or ""
 
     def faults(self) -> dict[str, Callable[[Nemesis], str]]:
-        """Those that this site can have beside those of every site."""
+        """Returns the faults that this site can have beside those of every site."""
         strikes: dict[str, Callable[[Nemesis], str]] = {}
         if self.places is not None:
             strikes["network partition"] = self._partition

@@ -149,7 +149,7 @@ class Workloads:
         return work_findings
 
     def _until_caught_up(self, deadline: float) -> list[str]:
-        """Those that are behind at last."""
+        """Waits until no group is behind; returns what is still behind at the deadline."""
         behind = ["no one answered"]
         while behind and time.monotonic() < deadline:
             try:

@@ -203,7 +203,7 @@ def plain_response() -> bytes:
 
 
 def _plain_names() -> dict[str, str]:
-    """As both Python clients call them, whatever the mechanism is."""
+    """Returns the login by the names of settings that both other Python clients have for every mechanism."""
     return {
         "sasl_mechanism": MECHANISM,
         "sasl_plain_username": VISITOR,

@@ -128,7 +128,7 @@ class Proxy:
 
 
 async def _frames(source: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """Until the other side closes, or is cut off."""
+    """Yields frames until the other side closes, or is cut off."""
     with suppress(asyncio.IncompleteReadError, OSError):
         while True:
             (size,) = struct.unpack(">i", await source.readexactly(4))

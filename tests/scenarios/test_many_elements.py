@@ -289,7 +289,7 @@ ENDED = Transaction(
 
 
 async def _replayed(shards: Shards[Any], records: Iterable[StoredRecord]) -> None:
-    """As if the only shard had them in its log."""
+    """Replays the records as if the only shard had them in its log."""
     ((_, shard),) = shards
 
     def replay(machine: Any, now: Moment) -> Outcome[None]:

@@ -43,7 +43,7 @@ _PROOF: Final = base64.b64encode(bytes(64)).decode()
 
 @dataclass(slots=True, kw_only=True)
 class Waiting:
-    """Of one phase, in milliseconds."""
+    """The waits of one phase, in milliseconds."""
 
     latencies_ms: list[float] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -109,7 +109,7 @@ async def _strangers(address: str, rate: int, seconds: float) -> asyncio.subproc
 
 
 async def _produce(producer: odradek.AsyncProducer, phase: Any) -> Waiting:
-    """Until the phase is over."""
+    """Produces until the phase is over."""
     waiting = Waiting()
     running = asyncio.ensure_future(phase)
     while not running.done():

@@ -74,7 +74,7 @@ class Comparison:
 
     @property
     def p_value(self) -> float:
-        """Of the rank-sum test of Mann and Whitney, by its normal approximation: both sides, ties corrected."""
+        """Returns p of the rank-sum test of Mann and Whitney, by its normal approximation: both sides, ties corrected."""
         n1, n2 = len(self.first), len(self.second)
         total = n1 + n2
         ties = 0
@@ -92,7 +92,7 @@ class Comparison:
 
     @property
     def distance_ns(self) -> float:
-        """Of the medians."""
+        """Returns the distance of the medians, in nanoseconds."""
         return statistics.median(self.first) - statistics.median(self.second)
 
     @property

@@ -22,7 +22,7 @@ _QUICK: Final = {
 
 
 class NewGroupMember(ClientThread):
-    """Of a group of the KIP-848 protocol. Every second one leaves now and then, and comes back as another member."""
+    """A member of a group of the KIP-848 protocol. Every second one leaves now and then, and comes back as another member."""
 
     def __init__(self, number: int, address: str, topic: str, group: str) -> None:
         super().__init__(f"new-member-{number}")
@@ -74,7 +74,7 @@ class NewGroupMember(ClientThread):
 
 
 class ShareMember(ClientThread):
-    """Of a share group, which accepts what it has seen."""
+    """A member of a share group, which accepts what it has seen."""
 
     def __init__(self, number: int, address: str, topic: str, group: str) -> None:
         super().__init__(f"share-member-{number}")

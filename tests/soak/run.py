@@ -236,7 +236,7 @@ def _company(fleet: Fleet, terms: Terms) -> _Company:
 
 
 def _watch(sampler: Sampler, terms: Terms, tell: Callable[[str], None]) -> None:
-    """Until the time is over, or Ctrl-C: what was written until then is checked all the same."""
+    """Watches until the time is over, or Ctrl-C: what was written until then is checked all the same."""
     ends = time.monotonic() + terms.seconds
     held_since = 0.0
     try:

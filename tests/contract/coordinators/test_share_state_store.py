@@ -50,7 +50,7 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
 
 
 async def code_of(work: Callable[[], Awaitable[Any]]) -> ErrorCode:
-    """At once, or when it is awaited."""
+    """Returns the code of the refusal, which comes at once or when the work is awaited."""
     with pytest.raises(KafkaError) as refused:
         await work()
     return refused.value.code

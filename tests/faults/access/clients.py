@@ -46,7 +46,7 @@ class ClientSettings:
     authority: Path | None = None
 
     def of(self, user: str) -> dict[str, Any]:
-        """For librdkafka: where the brokers are, and who this client is."""
+        """Returns the settings of librdkafka for a user: the addresses of the brokers, and the login."""
         if self.authority is None:
             return {"bootstrap.servers": self.address}
         return {

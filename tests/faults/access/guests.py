@@ -121,7 +121,7 @@ class Guests(ClientThread):
         self._onlooker.start()
 
     def findings(self) -> AccessFindings:
-        """To be asked for when the cluster is whole. Ends the guests and reads what they wrote."""
+        """Asks a cluster that is whole. Ends the guests and reads what they wrote."""
         hanging = [self.finish(_END_SECONDS), self._onlooker.finish(_END_SECONDS)]
         where = [position for position in hanging if position is not None]
         if not self._is_done and not where:

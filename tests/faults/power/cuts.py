@@ -125,7 +125,7 @@ class PoweredCluster:
         return target
 
     def _copy_registry(self, target: Path) -> None:
-        """Where it survives, its files are taken as they are: a journal that only grows."""
+        """Copies the registry's files as they are, if it survives the cut: its journal only grows."""
         if self._registry_survives:
             shutil.copytree(self.directory / REGISTRY, target / REGISTRY)
 

@@ -196,7 +196,7 @@ def _written(command: Command) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Where commands run: the broker, and a directory for their files."""
+    """The broker against which commands run, and a directory for their files."""
 
     tools: Tools
     bootstrap: str

@@ -107,7 +107,7 @@ def test_an_older_driver_cannot_decide(driver: SinkDriver, sink: PlainSink) -> N
 def test_a_driver_fences_again_where_another_has_retired_the_sink(
     driver: SinkDriver, sink: PlainSink
 ) -> None:
-    """As a program does that is started with a new checkpoint, in a process that wrote the last batch, too."""
+    """A program does so that is started with a new checkpoint, in a process that wrote the last batch, too."""
     terms = driver.begin()
     driver.decide(terms, batch(0), [sink.run_task(terms, b"0")], {})
     decided = sink.driver().retire()

@@ -74,7 +74,7 @@ async def open_registry() -> AsyncIterator[Callable[..., Awaitable[ZooKeeperRegi
 
 
 class Relay:
-    """Between a client and a server; `cut` and it is as if the cable were."""
+    """A relay between a client and a server; `cut` and it is as if the cable were."""
 
     def __init__(self, target: str) -> None:
         host, port = target.rsplit(":", 1)

@@ -56,7 +56,7 @@ def serving(
 
 
 def as_users_start_it() -> dict[str, str]:
-    """Without what tests say of Python: the engine chooses then how planners and workers start."""
+    """Removes what tests say of Python: the engine chooses then how planners and workers start."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
 
 
@@ -207,7 +207,7 @@ def create_archives(client: RestClient, lake: Path) -> None:
 
 
 def queries_are_altered(client: RestClient) -> None:
-    """While records come: one by keep, one by carry. What they write is as if nothing had happened."""
+    """Alters two queries while records come: one by keep, one by carry. What they write is as if nothing had happened."""
     client.execute(
         "CREATE TABLE sql_users (id STRING PRIMARY KEY, name STRING)"
         " WITH (KAFKA_TOPIC='sql-users', VALUE_FORMAT='JSON', PARTITIONS=1);"
@@ -238,7 +238,7 @@ def queries_are_altered(client: RestClient) -> None:
 
 
 def a_table_is_rebuilt(client: RestClient, expected: list[list[Any]]) -> None:
-    """From the first record on, into a topic of its own: it is in the place of the table before when it has caught up."""
+    """Rebuilds a table from the first record on, into a topic of its own, which takes over when it has caught up."""
     (started,) = client.execute(
         "ALTER TABLE sql_totals WITH (MODE='rebuild') AS"
         " SELECT customer, COUNT(*) AS n, -SUM(amount) AS below FROM sql_orders GROUP BY customer;"
