@@ -18,17 +18,13 @@ from typing import Final
 HELD_SECONDS_MAX: Final = 0.05
 
 
-class _Collecting:
-    """CPU time that the garbage collector took on the thread that made this."""
+class _Collecting(threading.local):
+    """CPU time that the garbage collector took, on each thread: it runs on whichever allocates."""
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._thread = threading.get_ident()
-        self._began = 0.0
+    seconds = 0.0
+    _began = 0.0
 
     def __call__(self, phase: str, info: dict[str, int]) -> None:
-        if threading.get_ident() != self._thread:
-            return
         if phase == "start":
             self._began = time.thread_time()
         else:

@@ -228,12 +228,13 @@ def _damaged(data: bytes, damage: list[tuple[int, int]], cut: int) -> bytes:
     return bytes(broken[: len(broken) - cut])
 
 
+@pytest.mark.parametrize("records", [None, b"", b"r" * 20], ids=["null", "empty", "some"])
 @pytest.mark.parametrize("version", list(APIS[0].versions))
-def test_every_prefix_of_a_produce_request_is_left_to_the_codec(version: int) -> None:
-    topic = TopicProduceData(partition_data=[PartitionProduceData(index=1, records=b"r" * 20)])
+def test_every_prefix_of_a_produce_request_is_left_to_the_codec(version: int, records: bytes | None) -> None:
+    topic = TopicProduceData(partition_data=[PartitionProduceData(index=1, records=records)])
     topic = topic.replace(topic_id=UUID(int=7)) if version >= PRODUCE_BY_ID else topic.replace(name="topic")
     data = encode(ProduceRequest(acks=-1, timeout_ms=5, topic_data=[topic]), version)
-    assert _short_produce(version, data) is not None
+    assert (_short_produce(version, data) is None) == (records is None)
     assert [end for end in range(len(data)) if _short_produce(version, data[:end]) is not None] == []
     assert _short_produce(version, data + b"\0") is None
 
