@@ -7,7 +7,7 @@ batch size, one partition) and one thread of the caller's. Time runs from when a
 seek to the start once it has got its first ones: starting up is not measured, what it fetches ahead is. Rounds are interleaved;
 each line has the median rates, how many times our rate is the other's (the median, the lowest and the highest ratio of any
 round), and the same of the CPU that the client process took. The others have no counterpart to Arrow: their records are read
-there as well. --publish writes the table into docs/benchmarks.md.
+there as well. --publish writes the table into docs/benchmarks.md and its history.
 """
 
 from __future__ import annotations

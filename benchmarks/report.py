@@ -7,7 +7,7 @@ import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import psutil
 
@@ -15,6 +15,10 @@ from benchmarks.contenders import Contender
 from benchmarks.samples import Finding, Sample
 
 _ODRADEK, _PAGE_CACHE = "odradek", "odradek-page-cache"
+_CPU: Final = "broker CPU"
+"""The beginning of each quantity of CPU."""
+_Kind: TypeAlias = tuple[str, str, str]
+"""Measure, condition and quantity: what a row is about."""
 
 
 class Headline(NamedTuple):
@@ -121,29 +125,54 @@ def write_json(
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def markdown(results: Iterable[Finding], who: Sequence[Contender], peer: str) -> str:
-    """One row for each figure: medians of all contenders, and our ratios to the peer with their spread."""
-    rows: dict[tuple[str, str, str], dict[str, Finding]] = {}
+def markdown(
+    results: Iterable[Finding], who: Sequence[Contender], peer: str, *, cpu_beside: bool = False
+) -> str:
+    """Returns one row for each figure: medians of all contenders, and our ratios to the peer with their spread.
+
+    With `cpu_beside`, ratios of CPU are columns of the row that they belong to. Without the peer there are no ratios,
+    and CPU has rows.
+    """
+    rows: dict[_Kind, dict[str, Finding]] = {}
     for finding in results:
         rows.setdefault((finding.measure, finding.condition, finding.quantity), {})[finding.contender] = (
             finding
         )
     ours = [contender for contender in who if contender.key != peer]
     with_peer = len(ours) < len(who)
+    cpu_of = _cpu_rows(rows) if cpu_beside and with_peer else {}
+    beside = set(cpu_of.values())
     head = ["what", "conditions", "figure", *(contender.title for contender in who)]
     if with_peer:
         head += [f"{contender.title} / Kafka" for contender in ours]
+    if cpu_of:
+        head += [f"broker CPU: {contender.title} / Kafka" for contender in ours]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * 3 + "---:|" * (len(head) - 3)]
-    for (measure, condition, quantity), by_contender in rows.items():
-        cells = [measure, condition, quantity]
+    for kind, by_contender in rows.items():
+        if kind in beside:
+            continue
+        cells = list(kind)
         cells += [
             _number(by_contender[contender.key].values.median) if contender.key in by_contender else ""
             for contender in who
         ]
         if with_peer:
             cells += [_ratio(by_contender.get(contender.key)) for contender in ours]
+        if cpu_of:
+            cpu = rows[cpu_of[kind]] if kind in cpu_of else {}
+            cells += [_ratio(cpu.get(contender.key)) for contender in ours]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _cpu_rows(rows: Iterable[_Kind]) -> dict[_Kind, _Kind]:
+    """Returns the row of CPU for each first row of a measure and a condition; CPU that no other row goes with is absent."""
+    first: dict[tuple[str, str], _Kind] = {}
+    cpu: dict[tuple[str, str], _Kind] = {}
+    for kind in rows:
+        target = cpu if kind[2].startswith(_CPU) else first
+        target.setdefault((kind[0], kind[1]), kind)
+    return {kind: cpu[case] for case, kind in first.items() if case in cpu}
 
 
 def draw(path: Path, results: Sequence[Finding], title: str) -> None:

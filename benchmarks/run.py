@@ -173,7 +173,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--publish",
         action="store_true",
-        help="also write the results into docs/benchmarks.md, where what was not measured stays",
+        help="also write the results into docs/benchmarks.md and its history, where what was not measured stays",
     )
     return parser.parse_args(arguments)
 

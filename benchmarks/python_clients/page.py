@@ -1,4 +1,4 @@
-"""The table of a run: for the terminal, and for the section of docs/benchmarks.md that a run replaces."""
+"""The table of a run: for the terminal, and for the sections of docs/benchmarks.md and its history that a run replaces."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks import published
 from benchmarks.python_clients.job import OURS
 
 _BEGIN, _END = "<!-- python clients -->\n", "<!-- /python clients -->"
+PAGE_PEER: Final = "confluent-kafka"
+"""The client whose rows the page has: the fastest of the others."""
 _HEAD: Final = (
     "| what | values | beside | its records/s | records/s | ratio | its CPU s per million (user + sys) |"
     " CPU s per million (user + sys) | ratio |\n"
@@ -140,20 +143,25 @@ def write_json(path: Path, facts: dict[str, Any], measurements: Sequence[Measure
 
 
 def publish(page: Path, facts: dict[str, Any], measurements: Sequence[Measurement]) -> None:
-    """Puts the table between the page's two marks, and every measurement into a JSON file beside the page."""
-    text = page.read_text(encoding="utf-8")
-    if _BEGIN not in text or _END not in text.split(_BEGIN, 1)[1]:
-        raise ValueError(f"{page} has no section between {_BEGIN.strip()} and {_END}: put both marks into it")
-    before, rest = text.split(_BEGIN, 1)
-    after = rest.split(_END, 1)[1]
+    """Puts the rows beside the fastest peer between the page's two marks, all rows into the page of its history, and every
+    measurement into a JSON file beside the page."""
+    history = published.history_of(page)
     samples = page.with_name(f"{page.stem}-python-clients.json")
     where = facts["machine"]
     run = (
         f"{facts['rounds']} rounds of about {facts['megabytes']} MB, finished {facts['finished']}, on {where['cores']} cores"
         f" ({where['cpu']}), {where['memory_gb']} GB of memory, Linux {where['kernel']}, Python {where['python']};"
-        f" {facts['clients']}. Every sample: [{samples.name}]({samples.name}).\n\n"
+        f" {facts['clients']}. Every sample: [{samples.name}]({samples.name})."
     )
-    page.write_text(before + _BEGIN + run + markdown(rows_of(measurements)) + _END + after, encoding="utf-8")
+    rows = rows_of(measurements)
+    on_page = markdown(row for row in rows if row.client == PAGE_PEER)
+    more = f"[Rows beside the others]({history.name}#python-clients)."
+    texts = {
+        page: published.with_section(page, _BEGIN, _END, f"{run} {more}\n\n{on_page}"),
+        history: published.with_section(history, _BEGIN, _END, f"{run}\n\n{markdown(rows)}"),
+    }
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
     write_json(samples, facts, measurements)
 
 
