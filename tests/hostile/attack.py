@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tests.hostile import heap
 from tests.hostile.figures import MEBIBYTE, Figures, Watched
-from tests.hostile.latencies import Bystander
+from tests.hostile.latencies import Bystander, by_phase
 from tests.hostile.values import Known
 from tests.kit.blocking_wire import BlockingWire, parse_address
 
@@ -160,10 +160,10 @@ class Stage:
         """Settings have underscores for dots. AssertionError when it is refused."""
         create_topic(self.connect(), name, partitions=partitions, copies=copies, settings=settings)
 
-    def worst_bystander_ms(self, first_due: float, last_due: float) -> float:
-        return max(
-            (answered.latency_ms for answered in self.bystander.answers(first_due, last_due)), default=0.0
-        )
+    def worst_bystander_ms(self, began: float, ended: float) -> float:
+        """Returns the longest wait of a request that was under way between the two moments."""
+        phases = by_phase(self.bystander.answers_since(0.0), attacked=began, calm=ended)
+        return max((answered.latency_ms for answered in phases["during"]), default=0.0)
 
 
 def create_topic(

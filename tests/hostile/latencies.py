@@ -74,6 +74,18 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)] if ordered else 0.0
 
 
+def by_phase(answers: Sequence[Answered], *, attacked: float, calm: float) -> dict[str, list[Answered]]:
+    """Returns the answers before, during and after an attack.
+
+    A request that waits when the attack begins is one of those during it: the attack may be what it waits for.
+    """
+    return {
+        "before": [answered for answered in answers if answered.done < attacked],
+        "during": [answered for answered in answers if answered.done >= attacked and answered.due < calm],
+        "after": [answered for answered in answers if answered.done >= attacked and answered.due >= calm],
+    }
+
+
 class Bystander:
     """The process of `bystander.py`; a context manager."""
 
@@ -89,8 +101,9 @@ class Bystander:
         self._reader = threading.Thread(target=self._read, name="bystander's answers", daemon=True)
         self._reader.start()
 
-    def answers(self, first_due: float, last_due: float) -> list[Answered]:
-        return [answered for answered in self._answers.copy() if first_due <= answered.due < last_due]
+    def answers_since(self, moment: float) -> list[Answered]:
+        """Returns the answers to requests that were due at the moment or later."""
+        return [answered for answered in self._answers.copy() if answered.due >= moment]
 
     def kinds_since(self, moment: float) -> set[str]:
         """The lanes that had an answer, to a request that was due after the moment."""

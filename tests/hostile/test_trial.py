@@ -12,7 +12,7 @@ import pytest
 from tests.hostile import heap
 from tests.hostile.attack import Attack, Scale, Stage, log_of
 from tests.hostile.figures import Figures
-from tests.hostile.latencies import Answered, Latencies
+from tests.hostile.latencies import Answered, Latencies, by_phase
 from tests.hostile.table import is_bad, table
 from tests.hostile.trial import Outcome, try_attack
 
@@ -82,6 +82,20 @@ def test_one_long_hold_counts_for_all_requests_that_would_have_waited() -> None:
     assert latencies.max_ms == pytest.approx(2000.0)
     assert latencies.p99_ms == pytest.approx(1950.0, abs=60)
     assert latencies.p50_ms == pytest.approx(1.0)
+
+
+def test_a_request_that_waits_when_the_attack_begins_is_one_of_those_during_it() -> None:
+    quick = [
+        Answered(kind="fetch", due=number / 20, done=number / 20 + 0.001, trouble=()) for number in range(60)
+    ]
+    held = Answered(kind="fetch", due=0.999, done=2.5, trouble=())
+
+    phases = by_phase([*quick, held], attacked=1.0, calm=2.0)
+
+    assert phases["before"] == quick[:20]
+    assert phases["during"] == [*quick[20:40], held]
+    assert phases["after"] == quick[40:]
+    assert Latencies.of(phases["during"]).p99_ms > 1000
 
 
 def test_figures_of_several_brokers_are_the_largest_of_each() -> None:

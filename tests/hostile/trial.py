@@ -24,7 +24,7 @@ from tests.hostile.attack import (
     until,
 )
 from tests.hostile.figures import MEBIBYTE, Figures, PeakWatch, loop_hold_count
-from tests.hostile.latencies import Bystander, Latencies
+from tests.hostile.latencies import Bystander, Latencies, by_phase
 from tests.kit.blocking_wire import BlockingWire, parse_address
 from tests.kit.cluster import cluster
 
@@ -152,15 +152,10 @@ def _play(stage: Stage, outcome: Outcome) -> None:
     )
     calm = time.monotonic()
     time.sleep(3.0 if stage.scale.is_full else 1.0)
-    bystander = stage.bystander
-    outcome.latencies = {
-        "before": Latencies.of(bystander.answers(quiet, attacked)),
-        "during": Latencies.of(bystander.answers(attacked, calm)),
-        "after": Latencies.of(bystander.answers(calm, time.monotonic())),
-    }
-    during = bystander.answers(attacked, calm)
+    phases = by_phase(stage.bystander.answers_since(quiet), attacked=attacked, calm=calm)
+    outcome.latencies = {phase: Latencies.of(answers) for phase, answers in phases.items()}
     for lane in sorted(_LANES):
-        own = Latencies.of([answered for answered in during if answered.kind == lane])
+        own = Latencies.of([answered for answered in phases["during"] if answered.kind == lane])
         outcome.lanes_p99_ms[lane] = round(own.p99_ms, 1)
     outcome.machine_load = round(os.getloadavg()[0], 1)
     outcome.most = watch.most

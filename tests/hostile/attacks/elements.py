@@ -129,7 +129,7 @@ def _try(stage: Stage, blowing: Blowing, case: Case) -> Came:
         frame_bytes=len(frame),
         outcome=outcome,
         seconds=round(ended - began, 3),
-        bystander_ms=round(stage.worst_bystander_ms(began - 0.1, free), 1),
+        bystander_ms=round(stage.worst_bystander_ms(began, free), 1),
     )
 
 
