@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -32,6 +33,8 @@ LONG_MS = 30_000
 """How long a poll waits for records that must come."""
 SHORT_MS = 1_000
 """How long a poll waits where nothing may come."""
+ATTEMPTS_MAX = 5
+"""How often a test begins again that was too slow to renew a lock."""
 SETTINGS = {"share.acknowledgement.mode": "explicit", "share.acquire.mode": "record_limit"}
 MakeTopic = Callable[..., str]
 
@@ -196,9 +199,15 @@ class Queue:
 
 
 @pytest.fixture
-def queue(bootstrap: str, topic: MakeTopic) -> Iterator[Queue]:
+def a_queue(bootstrap: str, topic: MakeTopic) -> Iterator[Callable[[], Queue]]:
+    """Makes a queue; its members are closed in the end."""
     with ExitStack() as stack:
-        yield Queue(bootstrap, topic(), stack)
+        yield lambda: Queue(bootstrap, topic(), stack)
+
+
+@pytest.fixture
+def queue(a_queue: Callable[[], Queue]) -> Queue:
+    return a_queue()
 
 
 @pytest.fixture(params=list(KINDS))
@@ -263,18 +272,53 @@ def test_an_acceptance_after_the_lock_has_ended_is_refused(queue: Queue, kind: s
 # -- one group of both
 
 
-def test_a_lock_that_one_renews_keeps_the_record_from_the_other(queue: Queue, kind: str, other: str) -> None:
+def test_a_lock_that_one_renews_keeps_the_record_from_the_other(
+    a_queue: Callable[[], Queue], kind: str, other: str
+) -> None:
+    """A member that renews too late has lost the lock. So has this test, on a machine that is busy; then it begins again."""
+    for _ in range(ATTEMPTS_MAX):
+        queue = a_queue()
+        slow, idle = queue.member(kind), queue.member(other)
+        if is_kept_by_renewals(queue, slow, idle):
+            return
+    pytest.fail(f"no member came to renew its lock within {LOCK_MS} ms, in {ATTEMPTS_MAX} attempts")
+
+
+def is_kept_by_renewals(queue: Queue, slow: Member, idle: Member) -> bool:
+    """Returns whether the member renewed its lock in time until the first one had ended for long. AssertionError if it lost the
+    record in spite of that."""
     queue.fill(1)
-    slow, idle = queue.member(kind), queue.member(other)
-    assert slow.poll() == [(0, "0", 1)]
-    for _ in range(LOCK_MS // SHORT_MS + 2):
-        slow.acknowledge("RENEW", 0)
-        assert slow.commit() == []
-        assert slow.poll() == [(0, "0", 1)]
-        assert idle.poll(SHORT_MS) == []
+    assert slow.poll() == [(0, "0", 1)]  # which joins the group
     slow.acknowledge("ACCEPT", 0)
     assert slow.commit() == []
+    assert idle.poll(SHORT_MS) == []
+    locked_after = time.monotonic()
+    queue.fill(1)
+    records = slow.poll()
+    for _ in range(LOCK_MS // SHORT_MS + 2):
+        renewed_after = time.monotonic()
+        slow.acknowledge("RENEW", *(record.offset for record in records))
+        errors = slow.commit()
+        if is_over(locked_after):
+            return False
+        assert (records, errors) == ([(1, "0", 1)], [])
+        locked_after = renewed_after
+        records, records_of_other = slow.poll(), idle.poll(SHORT_MS)
+        if is_over(locked_after):
+            return False
+        assert (records, records_of_other) == ([(1, "0", 1)], [])
+    slow.acknowledge("ACCEPT", 1)
+    errors = slow.commit()
+    if is_over(locked_after):
+        return False
+    assert errors == []
     assert idle.poll(LOCK_MS + SHORT_MS) == []
+    return True
+
+
+def is_over(locked_after: float) -> bool:
+    """Returns whether a lock that began after this moment may have ended."""
+    return time.monotonic() - locked_after >= LOCK_MS / 1000
 
 
 def test_what_one_releases_or_has_when_it_closes_the_other_gets(queue: Queue, kind: str, other: str) -> None:
