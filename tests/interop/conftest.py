@@ -41,10 +41,11 @@ _QUICK_GROUPS = {
 _STREAMS_GROUPS = {
     "group.streams.heartbeat.interval.ms": "500",
     "group.streams.min.heartbeat.interval.ms": "500",
-    "group.streams.session.timeout.ms": "3000",
-    "group.streams.min.session.timeout.ms": "3000",
+    "group.streams.session.timeout.ms": "6000",
+    "group.streams.min.session.timeout.ms": "6000",
     "group.streams.initial.rebalance.delay.ms": "500",
     "offsets.topic.num.partitions": "5",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     "transaction.state.log.num.partitions": "5",
 }
 """The same for streams groups, and for a broker of a test's own."""

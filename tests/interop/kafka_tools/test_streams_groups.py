@@ -12,7 +12,8 @@ from confluent_kafka import Producer
 from tests.interop.kafka_tools.tools import Tools
 from tests.interop.languages.applications import APPLICATIONS, WORD_COUNT
 from tests.interop.languages.prepare import AbsentError
-from tests.interop.languages.test_applications import WORDS, Sink
+from tests.interop.languages.sinks import Sink
+from tests.interop.languages.test_applications import WORDS
 
 from odradek.client import Admin, NewTopic
 from odradek.model.ids import TopicPartition
@@ -59,10 +60,10 @@ def word_count(streams_bootstrap: str, tmp_path: Path) -> Iterator[subprocess.Po
         WORD_COUNT,
         streams_bootstrap,
         GROUP,
+        str(tmp_path / "state"),
+        str(tmp_path / "holds"),  # it holds at no line
         "lines",
         "words",
-        str(tmp_path / "state"),
-        "0",
         "streams",
     ]
     log = tmp_path / "log"

@@ -18,6 +18,7 @@ from tests.interop.languages.prepare import NPM_INSTALL, AbsentError, Language, 
 
 _HERE = Path(__file__).parent
 WORD_COUNT, STREAMS_LOGINS, STREAMS_JOB = "WordCount", "StreamsLogins", "StreamsJob"
+_STREAMS_SOURCES = tuple(f"java/{name}.java" for name in (WORD_COUNT, STREAMS_LOGINS, STREAMS_JOB, "Hold"))
 
 
 def _build_streams(directory: Path) -> None:
@@ -25,7 +26,7 @@ def _build_streams(directory: Path) -> None:
         fetch_artifacts("kafka-streams", version=fetch_peer().version, into=directory / "jars")
     except PeerAbsentError as reason:
         raise AbsentError(str(reason)) from reason
-    sources = [str(_HERE / "java" / f"{name}.java") for name in (WORD_COUNT, STREAMS_LOGINS, STREAMS_JOB)]
+    sources = [str(_HERE / source) for source in _STREAMS_SOURCES]
     run_within("javac", "-cp", f"{directory}/jars/*", "-d", str(directory), *sources, within=directory)
 
 
@@ -100,7 +101,7 @@ APPLICATIONS = {
             name="kafka-streams",
             title="Kafka Streams",
             version="as the peer",
-            sources=("java/WordCount.java", "java/StreamsLogins.java", "java/StreamsJob.java"),
+            sources=_STREAMS_SOURCES,
             build=_build_streams,
             command=_streams,
         ),

@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from tests.interop.languages.applications import APPLICATIONS, PYTHON_PROGRAMS, WORD_COUNT
 from tests.interop.languages.prepare import AbsentError
+from tests.interop.languages.sinks import Sink
+from tests.interop.languages.streams_instances import streams_instances
 
 from odradek.client import Admin, NewTopic
 
@@ -61,36 +63,6 @@ def send(bootstrap: str, topic: str, rows: list[tuple[str, str]]) -> None:
     assert producer.flush(SECONDS_MAX) == 0
 
 
-class Sink:
-    """What is committed in a topic, by key and in order."""
-
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
-        settings = {"bootstrap.servers": bootstrap, "group.id": "reads-only", "enable.auto.commit": False}
-        self._consumer = Consumer({**settings, "isolation.level": "read_committed"})
-        self._consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
-        self.values: dict[str, list[str]] = collections.defaultdict(list)
-        self.count = 0
-
-    def read_until(self, count: int, *, running: subprocess.Popen[bytes], log: Path) -> None:
-        deadline = time.monotonic() + SECONDS_MAX
-        while self.count < count and time.monotonic() < deadline and running.poll() in (None, 0):
-            self._take(self._consumer.consume(500, 0.2))
-        assert self.count >= count, f"{self.count} of {count}\n{log.read_text()[-3000:]}"
-
-    def read_what_is_left(self) -> None:
-        """What should not be there, were it to come: half a second after nothing more is expected."""
-        self._take(self._consumer.consume(500, 0.5))
-
-    def _take(self, messages: list[Any]) -> None:
-        for message in messages:
-            assert message.error() is None
-            self.values[(message.key() or b"").decode()].append(message.value().decode())
-            self.count += 1
-
-    def close(self) -> None:
-        self._consumer.close()
-
-
 @pytest.fixture
 def sink_of(bootstrap: str) -> Iterator[Callable[[str, int], Sink]]:
     made: list[Sink] = []
@@ -109,51 +81,57 @@ def counted_exactly_once(times: int) -> dict[str, list[str]]:
     return {word: [str(number) for number in range(1, times + 1)] for word in WORDS}
 
 
+def send_lines(bootstrap: str, topic: str, lines: range) -> None:
+    send(bootstrap, topic, [(str(number), " ".join(WORDS)) for number in lines])
+
+
 def test_kafka_streams_counts_each_word_once_though_it_is_killed(
-    start: Start, bootstrap: str, topic: Any, sink_of: Any, tmp_path: Path
+    bootstrap: str, topic: Any, tmp_path: Path
 ) -> None:
     """Through a repartition topic and a changelog that Streams makes itself, all in transactions."""
-    source, sink, times = topic(2), topic(2), 300
-    committed = sink_of(sink, 2)
-    send(bootstrap, source, [(str(number), " ".join(WORDS)) for number in range(times)])
-    arguments = (WORD_COUNT, bootstrap, f"count-{time.time_ns()}", source, sink, str(tmp_path / "state"))
-    first = start("kafka-streams", *arguments, "10")
-    committed.read_until(times, running=first, log=tmp_path / "log")
-    first.kill()
-    first.wait(SECONDS_MAX)
-    assert committed.count < times * len(WORDS)
-    second = start("kafka-streams", *arguments, "0")
-    committed.read_until(times * len(WORDS), running=second, log=tmp_path / "log")
-    committed.read_what_is_left()
-    assert committed.values == counted_exactly_once(times)
+    source, sink, times, half, middle = topic(2), topic(2), 200, 100, 150
+    application_id = f"count-{time.time_ns()}"
+    with streams_instances(bootstrap, application_id, tmp_path, WORD_COUNT, source, sink) as instances:
+        instances.read(sink, 2)
+        send_lines(bootstrap, source, range(half))
+        instances.start("only")
+        instances.wait_for_records({sink: half * len(WORDS)})
+        instances.hold_at(middle)
+        send_lines(bootstrap, source, range(half, times))
+        instances.wait_until_held(middle).kill()
+        instances.start("only")
+        instances.wait_for_records({sink: times * len(WORDS)})
+        instances.sinks[sink].read_what_is_left()
+        assert instances.sinks[sink].values == counted_exactly_once(times), instances.report()
 
 
 def test_instances_in_a_streams_group_count_each_word_once_though_one_is_killed(
-    start: Start, streams_bootstrap: str, tmp_path: Path
+    streams_bootstrap: str, tmp_path: Path
 ) -> None:
     """The tasks are assigned by the broker (KIP-1071), which makes the internal topics: two instances share them, and the one
     that lives takes over those of the other."""
-    bootstrap, times, application_id = streams_bootstrap, 300, "streams-group"
+    bootstrap, times, half, middle, application_id = streams_bootstrap, 200, 100, 150, "streams-group"
     with Admin(bootstrap) as admin:
         admin.create_topics([NewTopic(name, 2) for name in ("lines", "words")])
-    send(bootstrap, "lines", [(str(number), " ".join(WORDS)) for number in range(times)])
-    committed = Sink(bootstrap, "words", 2)
-    arguments = (WORD_COUNT, bootstrap, application_id, "lines", "words")
-    instances = [
-        start("kafka-streams", *arguments, str(tmp_path / state), "20", "streams") for state in ("one", "two")
-    ]
-    committed.read_until(times, running=instances[1], log=tmp_path / "log")
-    instances[0].kill()
-    instances[0].wait(SECONDS_MAX)
-    assert committed.count < times * len(WORDS)
-    committed.read_until(times * len(WORDS), running=instances[1], log=tmp_path / "log")
-    committed.read_what_is_left()
-    committed.close()
-    assert committed.values == counted_exactly_once(times)
-    with Admin(bootstrap) as admin:
-        group = admin.describe_groups([application_id])[application_id]
-        names = admin.list_topics()
-    assert (group.type, group.state) == ("streams", "Stable")
+    arguments = ("lines", "words", "streams")
+    with streams_instances(bootstrap, application_id, tmp_path, WORD_COUNT, *arguments) as instances:
+        instances.read("words", 2)
+        for name in ("one", "two"):
+            instances.start(name)
+        instances.wait_for_members(2)
+        send_lines(bootstrap, "lines", range(half))
+        instances.wait_for_records({"words": half * len(WORDS)})
+        instances.hold_at(middle)
+        send_lines(bootstrap, "lines", range(half, times))
+        instances.wait_until_held(middle).kill()
+        instances.wait_for_records({"words": times * len(WORDS)})
+        instances.wait_for_members(1)
+        instances.sinks["words"].read_what_is_left()
+        assert instances.sinks["words"].values == counted_exactly_once(times), instances.report()
+        with Admin(bootstrap) as admin:
+            group = admin.describe_groups([application_id])[application_id]
+            names = admin.list_topics()
+    assert group.type == "streams"
     assert {tp.topic for member in group.members for tp in member.assignment} >= {"lines"}
     assert len([name for name in names if name.startswith(f"{application_id}-")]) == 2
 

@@ -1,6 +1,6 @@
 // A Kafka Streams application that counts words, joins them with a table, and counts them by windows of ten seconds, all exactly
 // once and in a streams group. It runs until it is killed.
-// Arguments: bootstrap servers, application id, state directory, milliseconds to rest at each line.
+// Arguments: bootstrap servers, application id, state directory, directory of the holds (Hold.java).
 // Topics: lines (number -> words) and kinds (word -> kind), with equally many partitions; counts, joined and windowed.
 import java.time.Duration;
 import java.util.Arrays;
@@ -30,16 +30,16 @@ public class StreamsJob {
         settings.put("commit.interval.ms", "100");
         settings.put("statestore.cache.max.bytes", "0"); // so that every word leaves one record in each sink
         settings.put("auto.offset.reset", "earliest");
-        settings.put("producer.transaction.timeout.ms", "3000"); // what was killed holds the others up no longer
+        settings.put("producer.transaction.timeout.ms", "6000"); // what was killed holds the others up no longer
         settings.put("max.poll.records", "20");
-        long rest = Long.parseLong(arguments[3]);
+        Hold hold = new Hold(arguments[3]);
 
         StreamsBuilder builder = new StreamsBuilder();
-        KStream<String, String> words = builder.stream("lines", Consumed.with(Serdes.String(), Serdes.String()))
-            .peek((number, line) -> pause(rest))
-            .flatMap((number, line) -> Arrays.stream(line.split(" "))
+        KStream<String, String> lines = builder.stream("lines", Consumed.with(Serdes.String(), Serdes.String()));
+        KStream<String, String> words = lines.flatMap((number, line) -> Arrays.stream(line.split(" "))
                 .map(word -> new KeyValue<>(word, number)).collect(Collectors.toList()))
             .repartition(Repartitioned.with(Serdes.String(), Serdes.String()).withName("words"));
+        lines.foreach((number, line) -> hold.at(number)); // after the words: a record goes to the children in their order
         KTable<String, String> kinds = builder.table("kinds", Consumed.with(Serdes.String(), Serdes.String()));
         words.groupByKey(Grouped.with(Serdes.String(), Serdes.String()))
             .count()
@@ -57,13 +57,5 @@ public class StreamsJob {
         KafkaStreams streams = new KafkaStreams(builder.build(), settings);
         Runtime.getRuntime().addShutdownHook(new Thread(streams::close));
         streams.start();
-    }
-
-    private static void pause(long milliseconds) {
-        try {
-            Thread.sleep(milliseconds);
-        } catch (InterruptedException end) {
-            Thread.currentThread().interrupt();
-        }
     }
 }

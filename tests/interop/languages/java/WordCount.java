@@ -1,5 +1,5 @@
 // A Kafka Streams application that counts words exactly once and runs until it is killed.
-// Arguments: bootstrap servers, application id, source topic, sink topic, state directory, milliseconds to rest at each line;
+// Arguments: bootstrap servers, application id, state directory, directory of the holds (Hold.java), source topic, sink topic;
 // and the protocol of its group (classic or streams), if it is not the classic one.
 import java.util.Arrays;
 import java.util.Properties;
@@ -8,6 +8,7 @@ import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.Produced;
 
 public class WordCount {
@@ -15,7 +16,7 @@ public class WordCount {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", arguments[0]);
         settings.put("application.id", arguments[1]);
-        settings.put("state.dir", arguments[4]);
+        settings.put("state.dir", arguments[2]);
         settings.put("processing.guarantee", "exactly_once_v2");
         settings.put("commit.interval.ms", "100");
         settings.put("statestore.cache.max.bytes", "0"); // so that every word leaves one record in the sink
@@ -26,27 +27,19 @@ public class WordCount {
             settings.put("session.timeout.ms", "6000"); // the one that was killed is forgotten soon
         }
         settings.put("max.poll.records", "20");
-        long rest = Long.parseLong(arguments[5]);
+        Hold hold = new Hold(arguments[3]);
 
         StreamsBuilder builder = new StreamsBuilder();
-        builder.stream(arguments[2], Consumed.with(Serdes.String(), Serdes.String()))
-            .peek((key, line) -> pause(rest))
-            .flatMapValues(line -> Arrays.asList(line.split(" ")))
+        KStream<String, String> lines = builder.stream(arguments[4], Consumed.with(Serdes.String(), Serdes.String()));
+        lines.flatMapValues(line -> Arrays.asList(line.split(" ")))
             .groupBy((key, word) -> word, Grouped.with(Serdes.String(), Serdes.String()))
             .count()
             .toStream()
             .mapValues(count -> Long.toString(count))
-            .to(arguments[3], Produced.with(Serdes.String(), Serdes.String()));
+            .to(arguments[5], Produced.with(Serdes.String(), Serdes.String()));
+        lines.foreach((number, line) -> hold.at(number)); // after the words: a record goes to the children in their order
         KafkaStreams streams = new KafkaStreams(builder.build(), settings);
         Runtime.getRuntime().addShutdownHook(new Thread(streams::close));
         streams.start();
-    }
-
-    private static void pause(long milliseconds) {
-        try {
-            Thread.sleep(milliseconds);
-        } catch (InterruptedException end) {
-            Thread.currentThread().interrupt();
-        }
     }
 }
