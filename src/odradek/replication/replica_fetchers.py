@@ -31,6 +31,7 @@ from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsTopic,
 )
 from odradek.records import BatchHeader
+from odradek.replication.crowded_appends import append_with_room
 from odradek.replication.fetched_batches import Batches, check_epochs, checked
 from odradek.replication.following import (
     IDLE_FROM,
@@ -386,7 +387,9 @@ class _FetchLoop:
                     if partition.log.starts_inside_batch(batches[0][0]):
                         await self._make_room(followed, partition, batches[0][0])
                     now_ms = self._fetchers.runtime.clock.wall_ms()
-                    follower.append_fetched(batches, now_ms=now_ms)
+                    await append_with_room(
+                        partition.log, lambda: follower.append_fetched(batches, now_ms=now_ms)
+                    )
                     self._count(followed, data)
                 if data.log_start_offset > partition.log.end_offset:
                     follower.restart_at(data.log_start_offset)

@@ -18,6 +18,7 @@ from odradek.cluster.image import CONSUMER_OFFSETS, ClusterImage
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.model.lazy import lazy
+from odradek.replication.crowded_appends import append_with_room
 from odradek.runtime.ports import Clock
 from odradek.shards import Moment, Outcome, Shards
 from odradek.transactions.markers import MarkerBatch, Markers
@@ -129,14 +130,18 @@ class LocalMarkers:
         leader.check_in_sync()
         refusal = None
         try:
-            last_offset = leader.append_marker(
-                batch.producer_id,
-                batch.producer_epoch,
-                is_commit=batch.is_commit,
-                coordinator_epoch=batch.coordinator_epoch,
-                transaction_version=batch.version,
-                now_ms=self._clock.wall_ms(),
-            ).last_offset
+            appended = await append_with_room(
+                partition.log,
+                lambda: leader.append_marker(
+                    batch.producer_id,
+                    batch.producer_epoch,
+                    is_commit=batch.is_commit,
+                    coordinator_epoch=batch.coordinator_epoch,
+                    transaction_version=batch.version,
+                    now_ms=self._clock.wall_ms(),
+                ),
+            )
+            last_offset = appended.last_offset
         except KafkaError as error:
             if error.code is not ErrorCode.INVALID_PRODUCER_EPOCH:
                 raise

@@ -19,6 +19,7 @@ from odradek.protocol.messages.data.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from odradek.replication.crowded_appends import append_with_room
 from odradek.runtime.ports import Clock
 
 _VERSION: Final = 9
@@ -49,7 +50,8 @@ class OwnRecords:
         now_ms = self._clock.wall_ms()
         terms = ValidationTerms(config=partition.config, api_version=_VERSION, now_ms=now_ms)
         leader = partition.leader()
-        appended = leader.append(checked_batches(batch, terms), now_ms=now_ms)
+        batches = checked_batches(batch, terms)
+        appended = await append_with_room(partition.log, lambda: leader.append(batches, now_ms=now_ms))
         durable = leader.acknowledgement(appended.last_offset)
         if durable is not None:
             await durable

@@ -47,6 +47,9 @@ class ReplicaMaintenance:
         self._cleaner: LogCleaner | None = None
         """Made, and imported, for the first log that is compacted."""
         self._compacts = True
+        self._is_draining = False
+        """Whether the crowding logs are flushed in the loop's next round."""
+        directories.on_crowding(self._flush_crowding_soon)
 
     async def apply_retention(self) -> None:
         now_ms = self._runtime.clock.wall_ms()
@@ -108,6 +111,16 @@ class ReplicaMaintenance:
         """Flush what `flush.ms` says has waited long enough, and what keeps descriptors that others need."""
         for partition in self._registry.timed:
             partition.flush_if_due()
+        self._directories.review_crowding()
+        self._flush_crowding()
+
+    def _flush_crowding_soon(self) -> None:
+        if not self._is_draining:
+            self._is_draining = True
+            asyncio.get_running_loop().call_soon(self._flush_crowding)
+
+    def _flush_crowding(self) -> None:
+        self._is_draining = False
         for name in self._directories.drain_crowding_logs():
             if (crowding := self._registry.partitions.get(name)) is not None:
                 crowding.flush()

@@ -438,6 +438,14 @@ class LogManager:
         longer."""
         self._openings.on_damaged = hear
 
+    def on_crowding(self, hear: Callable[[], None]) -> None:
+        """Sets the callback for when there are logs to flush: see `drain_crowding_logs`. It is called inside appends."""
+        self._files.on_crowding = hear
+
+    def review_crowding(self) -> None:
+        """Checks whether appends that wait for a descriptor can go on; see `OpenFiles.review_crowding`."""
+        self._files.review_crowding()
+
     @property
     def damaged(self) -> Mapping[TopicPartition, str]:
         """Open logs that lack, or hold damaged, what was durable once; and how. Another replica must give it back."""

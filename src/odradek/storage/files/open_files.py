@@ -3,22 +3,41 @@
 Files that are no longer written are opened here for reading, each for the length of one call: so the least recently used one
 may be closed at any time. Files that are written belong to their logs. A log that no one writes to lets its descriptors rest
 when others need them: everything in them is durable, and they are opened again with the next use.
+
+When nearly all writers have something that is not durable, they are crowded. Then the oldest ones are flushed ahead of need, a
+writer rests as soon as its flush has ended, and appends that find no descriptor wait for that: see `wake` and `when_room`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, cast
 
 from odradek.runtime.ports import Disk, DiskFile
 from odradek.storage.files.at_hand import FileAtHand, ReadProgress
 from odradek.storage.files.writer import SegmentWriter
+from odradek.telemetry import events
 
+_log = events.caused_by_peers("storage")
 _UNBOUNDED: Final = 2**31 - 1
 _PRUNED_LEAST: Final = 64
+_URGENT_SHARE: Final = 16
+"""The part of the descriptors for writing that only appends that cannot wait may take."""
+_AHEAD_SHARE: Final = 8
+"""Writers are flushed when less than this part of the descriptors is free, or about to be, until twice as much is."""
+
+
+class CrowdedError(OSError):
+    """No descriptor is free for a writer until another one is flushed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            errno.EMFILE, "too many logs are written to at the same time: raise the limit of open files"
+        )
 
 
 class OpenFiles:
@@ -28,13 +47,24 @@ class OpenFiles:
     def __init__(self, disk: Disk, limit: int = 1024, writers_max: int = _UNBOUNDED) -> None:
         self._disk = disk
         self._limit = max(limit, 1)
-        self._writers_max = max(writers_max, 1)
+        self._urgent_count = writers_max // _URGENT_SHARE
+        self._writers_max = max(writers_max - self._urgent_count, 1)
         self._files: OrderedDict[str, DiskFile] = OrderedDict()
         self._writers: OrderedDict[SegmentWriter, int] = OrderedDict()
         """Writers that are awake, in the order in which they are checked, each with its `write_count` at the last check."""
+        self._room_ahead = max(1, 2 * self._writers_max // _AHEAD_SHARE)
+        """The descriptors that flushes provide before appends need them."""
         self._crowding: dict[SegmentWriter, None] = {}
         """Writers whose descriptors others need, and that cannot rest before they are synced."""
-        self._prune_at = min(self._writers_max, _PRUNED_LEAST)
+        self._asked: dict[SegmentWriter, None] = {}
+        """Writers that were or will be drained as crowding ones, and whose flush has not ended."""
+        self._room: int | None = None
+        """Descriptors that writers may still take, while they are crowded; None while they are not."""
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        """Appends that wait for a descriptor."""
+        self.on_crowding: Callable[[], None] = _ignore
+        """Called when there are writers to flush: see `drain_crowding`."""
+        self._prune_at = min(self._writers_max - self._writers_max // _AHEAD_SHARE, _PRUNED_LEAST)
         self._beside: ReadProgress | None = None
 
     @contextmanager
@@ -83,28 +113,118 @@ class OpenFiles:
         file = self._files[path] = self._disk.open(path, write=False)
         return self.for_reading(file, path)
 
-    def wake(self, writer: SegmentWriter) -> None:
-        """Makes resting files usable. Raises OSError (EMFILE) while no others can rest for them: each of those has
-        something that is not durable yet, and can rest once it is flushed: see `drain_crowding`."""
-        if len(self._writers) >= self._prune_at:
-            self._make_room(keep=writer)
-            if self.writer_file_count >= self._writers_max:
-                raise OSError(errno.EMFILE, "too many logs are written to at the same time")
+    def wake(self, writer: SegmentWriter, *, is_urgent: bool = False) -> None:
+        """Makes resting files usable. Raises CrowdedError while no others can rest for them: each of those has something that
+        is not durable yet. Wait for `when_room` then, and try again. Urgent calls may take some descriptors more.
+        """
+        if self._room is None and len(self._writers) >= self._prune_at:
+            self._check_room(keep=writer)
+        if self._room is not None:
+            self._flush_ahead()
+            if self._room <= (-self._urgent_count if is_urgent else 0):
+                if not self._waiting:
+                    _log.warning("writers_crowded", writers_max=self._writers_max)
+                raise CrowdedError
         self.awake(writer)
 
     def awake(self, writer: SegmentWriter) -> None:
         """Registers files that a log holds open for writing. Makes other writers rest where there are too many."""
         writer.resting = False
         self._writers[writer] = writer.write_count
-        if len(self._writers) >= self._prune_at:
-            self._make_room(keep=writer)
+        if self._room is not None:
+            self._room -= 1
+        elif len(self._writers) >= self._prune_at:
+            self._check_room(keep=writer)
+
+    def opened(self, writer: SegmentWriter) -> None:
+        """Registers the files of a log that was opened and not written to. They rest at once where writers are crowded."""
+        self.awake(writer)
+        if self._room is not None and self._room < 0 and writer.rest():
+            del self._writers[writer]
+            self._room += 1
+
+    def _check_room(self, keep: SegmentWriter) -> None:
+        self._make_room(keep)
+        room = self._writers_max - self.writer_file_count
+        if room <= self._writers_max // _AHEAD_SHARE:
+            self._room = room
+
+    # ---- crowded writers ---------------------------------------------------------------------------------------------
+
+    def when_room(self) -> asyncio.Future[None]:
+        """Returns a future that is done when a `wake` that was refused may be tried again: it may be refused once more."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._room is None:
+            waiter.set_result(None)
+        else:
+            self._waiting.append(waiter)
+        return waiter
 
     def drain_crowding(self) -> dict[SegmentWriter, None]:
         """Returns the writers to flush because others need their descriptors, and forgets them."""
         crowding, self._crowding = self._crowding, {}
         return crowding
 
-    def _make_room(self, keep: SegmentWriter) -> None:
+    def synced(self, writers: Iterable[SegmentWriter]) -> None:
+        """Notes that a flush of these writers has ended. While writers are crowded they rest now, if they were not written to
+        meanwhile, and appends that wait get their descriptors."""
+        if self._room is None:
+            return
+        for writer in writers:
+            self._asked.pop(writer, None)
+            if writer not in self._writers:
+                continue
+            held = writer.open_file_count
+            if writer.closed or writer.rest():
+                del self._writers[writer]
+                self._room += max(1, held - writer.open_file_count)
+            else:
+                self._writers.move_to_end(writer)
+        self._admit()
+
+    def review_crowding(self) -> None:
+        """Counts the descriptors again while writers are crowded: logs that were closed, and flushes that failed, announce
+        nothing. It goes over all writers, so call it a few times a second at most."""
+        if self._room is None:
+            return
+        self._asked.clear()
+        self._waiting = deque(waiter for waiter in self._waiting if not waiter.done())
+        self._make_room(keep=None)
+        self._room = self._writers_max - self.writer_file_count
+        self._flush_ahead()
+        self._admit()
+
+    def _admit(self) -> None:
+        """Lets as many waiting appends try again as there is room for. Without any, and with room ahead, the crowd is over."""
+        assert self._room is not None
+        count = self._room
+        while self._waiting and count > 0:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                count -= 1
+        if not self._waiting and self._room >= self._room_ahead:
+            self._room = None
+            self._asked.clear()
+            self._crowding.clear()
+            self._plan_next_look()
+
+    def _flush_ahead(self) -> None:
+        """Has the oldest writers flushed, so that there are descriptors before an append needs them."""
+        assert self._room is not None
+        expected = self._room + len(self._asked)
+        if expected >= max(1, self._writers_max // _AHEAD_SHARE):
+            return
+        for writer in self._writers:
+            if expected >= self._room_ahead:
+                break
+            if writer not in self._asked:
+                self._asked[writer] = self._crowding[writer] = None
+                expected += 1
+        if self._crowding:
+            self.on_crowding()
+
+    def _make_room(self, keep: SegmentWriter | None) -> None:
         """Forgets closed writers; of the others, those that were not written to since the last check rest first."""
         for writer in [writer for writer in self._writers if writer.closed]:
             del self._writers[writer]
@@ -125,14 +245,13 @@ class OpenFiles:
                     else:
                         self._writers[writer] = writer.write_count
                         self._writers.move_to_end(writer)
-            for writer in self._writers:
-                if excess <= 0:
-                    break
-                if writer is not keep:
-                    self._crowding[writer] = None
-                    excess -= writer.open_file_count
+        self._plan_next_look()
+
+    def _plan_next_look(self) -> None:
         room = self._writers_max - self.writer_file_count  # of a third: each may open its indexes, too
         self._prune_at = len(self._writers) + max(0, min(room // 3, max(len(self._writers), _PRUNED_LEAST)))
+
+    # ---- files that are renamed, removed or rewritten ----------------------------------------------------------------
 
     def forget(self, path: str) -> None:
         """Closes `path` if it is open: it is about to be renamed, removed or rewritten."""
@@ -149,3 +268,7 @@ class OpenFiles:
         for file in self._files.values():
             file.close()
         self._files.clear()
+
+
+def _ignore() -> None:
+    """Does nothing."""

@@ -68,16 +68,19 @@ class ActiveSegment:
         jitter = self._context.runtime.entropy.uniform() if self._config.segment_jitter_ms else 0.0
         return RollLimits.of(self._config, jitter)
 
-    def write(self, batches: Batches, append_bytes: int, last_offset: int, now_ms: int) -> Segment:
+    def write(
+        self, batches: Batches, append_bytes: int, last_offset: int, now_ms: int, *, is_urgent: bool
+    ) -> Segment:
         """Puts the batches at the log's end; returns their segment, whose own record of them is yet to be made.
 
-        KAFKA_STORAGE_ERROR when it fails; no part of the batches is in the log then.
+        KAFKA_STORAGE_ERROR when it fails; no part of the batches is in the log then. An urgent write is refused later where
+        logs are crowded.
         """
         try:
             segment = self._segment_for(append_bytes, last_offset, now_ms)
             writer, _ = segment.writing()
             if writer.resting:
-                self._context.files.wake(writer)
+                self._context.files.wake(writer, is_urgent=is_urgent)
         except OSError as error:
             raise self._health.failed(error) from error
         file = writer.log_file

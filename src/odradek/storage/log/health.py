@@ -16,6 +16,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Disk, DiskFile
 from odradek.storage.files.lifetime import DISK_FULL, NO_DESCRIPTORS, LogLifetime
+from odradek.storage.files.open_files import CrowdedError
 from odradek.storage.recovery.file_truncation import Truncation
 from odradek.telemetry import events
 
@@ -23,6 +24,10 @@ log = events.caused_by_peers("storage")
 
 
 OnFailed: TypeAlias = Callable[[TopicPartition, OSError], None]
+
+
+class CrowdedLogsError(KafkaError):
+    """Refuses an append, which may be tried again once another log is flushed: see `Log.when_room`. Nothing was appended."""
 
 
 class FaultKind(Enum):
@@ -90,6 +95,10 @@ class Health:
 
     def failed(self, error: OSError) -> KafkaError:
         """Notes the error; returns the one to raise."""
+        if isinstance(error, CrowdedError):
+            return CrowdedLogsError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{self._topic_partition}: {error.strerror}"
+            )
         if error.errno in NO_DESCRIPTORS:
             log.error("too_many_open_files", partition=self._topic_partition, error=error)
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._topic_partition}: {error}")

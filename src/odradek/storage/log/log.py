@@ -18,6 +18,7 @@ face of these parts, each with its own fields:
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -173,7 +174,7 @@ class Log:
         """Lets the files rest when others need descriptors. Called on the event loop once the log is open."""
         writer = self._segments.active.writer
         if writer is not None:
-            self._context.files.awake(writer)
+            self._context.files.opened(writer)
 
     def reconfigure(self, config: LogConfig) -> None:
         """Takes over the topic's changed settings."""
@@ -288,6 +289,10 @@ class Log:
         `end_offset` says what is there.
         """
         self._appender.append_as_follower(batches, now_ms)
+
+    def when_room(self) -> asyncio.Future[None]:
+        """Returns a future that is done when an append that raised CrowdedLogsError may be tried again."""
+        return self._context.files.when_room()
 
     def begin_epoch(self, leader_epoch: int) -> None:
         """Begins a leader epoch in which this replica leads: later appends are of `leader_epoch`, which is noted even before

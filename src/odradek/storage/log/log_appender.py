@@ -70,7 +70,7 @@ class LogAppender:
         producers, repeated = self._producers.check(headers, self._segments.end_offset, now_ms, guard)
         if repeated:
             return self._known(repeated)
-        _, appended = self._write(batches, append_bytes, leader_epoch, now_ms)
+        _, appended = self._write(batches, append_bytes, leader_epoch, now_ms, is_urgent=guard is None)
         for state in producers:
             self._producers.put(state)
         return appended
@@ -93,17 +93,19 @@ class LogAppender:
                 timestamp=marker.timestamp,
             )
         )
-        segment, appended = self._write([(read_header(batch), batch)], len(batch), leader_epoch, now_ms)
+        segment, appended = self._write(
+            [(read_header(batch), batch)], len(batch), leader_epoch, now_ms, is_urgent=True
+        )
         self._mark(segment, marker, appended.first_offset, now_ms)
         return appended
 
     def _write(
-        self, batches: Batches, append_bytes: int, leader_epoch: int, now_ms: int
+        self, batches: Batches, append_bytes: int, leader_epoch: int, now_ms: int, *, is_urgent: bool
     ) -> tuple[Segment, AppendResult]:
         first_offset = self._segments.end_offset
         log_append_time = now_ms if self._config.message_timestamp_type == LOG_APPEND_TIME else None
         next_offset = _place(batches, first_offset, leader_epoch, log_append_time)
-        segment = self._tail.write(batches, append_bytes, next_offset - 1, now_ms)
+        segment = self._tail.write(batches, append_bytes, next_offset - 1, now_ms, is_urgent=is_urgent)
 
         # The batches are in the file. From here on nothing can fail.
         size_bytes = _note_batches(segment, batches, first_offset, log_append_time)
@@ -131,7 +133,7 @@ class LogAppender:
 
     def _write_fetched(self, portion: SegmentWrite, now_ms: int) -> None:
         batches, first_offset, last_offset = portion.batches, self._segments.end_offset, portion.last_offset
-        segment = self._tail.write(batches, portion.size_bytes, last_offset, now_ms)
+        segment = self._tail.write(batches, portion.size_bytes, last_offset, now_ms, is_urgent=True)
 
         # The batches are in the file. From here on nothing can fail.
         self._segments.appended(segment, _note_fetched(segment, batches), last_offset + 1, now_ms)

@@ -90,6 +90,7 @@ class LogJobs:
             self._durability.done(job)
             self._lacked.flushed(self._durability.flushed_offset)
             self._on_moved()
+        self._context.files.synced(job.writers)
 
     # ---- removals ----------------------------------------------------------------------------------------------------
 

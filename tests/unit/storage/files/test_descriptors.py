@@ -14,6 +14,9 @@ from odradek.config.topic import LogConfig
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.descriptors import UNLIMITED
+from odradek.storage.files.open_files import CrowdedError, OpenFiles
+from odradek.storage.files.writer import SegmentWriter
+from odradek.testing.guarded_disk import off_loop
 from odradek.testing.sim import FailOperations
 
 Lab = Any
@@ -122,3 +125,119 @@ def test_a_start_without_descriptors_says_so(lab: Lab) -> None:
         lab.directories()
     lab.disk.faults.clear()
     lab.directories().close()
+
+
+class _Writers:
+    """Dirty writers of files of their own, and the `OpenFiles` that they share."""
+
+    def __init__(self, lab: Lab, writers_max: int) -> None:
+        self._disk = lab.runtime.disk
+        self._disk.make_directory("/w")
+        self.files = OpenFiles(self._disk, 4, writers_max)
+        self.asked: list[SegmentWriter] = []
+        self.files.on_crowding = lambda: self.asked.extend(self.files.drain_crowding())
+        self._count = 0
+
+    def resting(self) -> SegmentWriter:
+        self._count += 1
+        writer = SegmentWriter(self._disk.open(f"/w/{self._count}", create=True))
+        assert writer.rest()
+        return writer
+
+    def write(self, writer: SegmentWriter, *, is_urgent: bool = False) -> None:
+        if writer.resting:
+            self.files.wake(writer, is_urgent=is_urgent)
+        writer.write_count += 1
+
+    def write_many(self, count: int) -> list[SegmentWriter]:
+        writers = [self.resting() for _ in range(count)]
+        for writer in writers:
+            self.write(writer)
+        return writers
+
+    def sync(self, *writers: SegmentWriter) -> None:
+        with off_loop():
+            for writer in writers:
+                writer.sync()
+        self.files.synced(writers)
+
+
+@pytest.fixture
+def writers(lab: Lab) -> _Writers:
+    return _Writers(lab, 64)
+
+
+async def test_the_oldest_writers_are_flushed_before_the_last_descriptor_is_taken(writers: _Writers) -> None:
+    dirty = writers.write_many(58)
+    assert writers.files.writer_file_count < 60, "4 of 64 are left to appends that cannot wait"
+    assert 0 < len(writers.asked) <= 15
+    assert writers.asked == dirty[: len(writers.asked)]
+
+
+async def test_a_flush_lets_one_append_in_for_each_descriptor_in_the_order_in_which_they_came(
+    writers: _Writers,
+) -> None:
+    dirty = writers.write_many(60)
+    waiting = writers.resting()
+    with pytest.raises(CrowdedError):
+        writers.write(waiting)
+    gone, *futures = [writers.files.when_room() for _ in range(4)]
+    gone.cancel()
+    writers.sync(dirty[0])
+    assert [future.done() for future in futures] == [True, False, False]
+    assert dirty[0].resting
+    writers.write(waiting)
+    with pytest.raises(CrowdedError):
+        writers.write(dirty[0])
+    writers.sync(*dirty[1:3])
+    assert all(future.done() for future in futures)
+
+
+async def test_a_writer_that_was_written_to_during_its_flush_keeps_its_descriptor(writers: _Writers) -> None:
+    dirty = writers.write_many(60)
+    future = writers.files.when_room()
+    with off_loop():
+        dirty[0].sync()
+    writers.write(dirty[0])
+    writers.files.synced([dirty[0]])
+    assert not future.done()
+    assert not dirty[0].resting
+    writers.sync(dirty[0])
+    assert future.done()
+
+
+async def test_an_urgent_append_gets_a_descriptor_where_others_must_wait(writers: _Writers) -> None:
+    writers.write_many(60)
+    for _ in range(4):
+        writers.write(writers.resting(), is_urgent=True)
+    with pytest.raises(CrowdedError):
+        writers.write(writers.resting(), is_urgent=True)
+    assert writers.files.writer_file_count == 64
+
+
+async def test_descriptors_of_closed_logs_are_noticed_by_a_review(writers: _Writers) -> None:
+    dirty = writers.write_many(60)
+    future = writers.files.when_room()
+    for writer in dirty[:30]:
+        writer.close()
+    assert not future.done()
+    writers.files.review_crowding()
+    assert future.done()
+    writers.write_many(20)
+
+
+async def test_a_flush_that_was_lost_is_asked_for_again(writers: _Writers) -> None:
+    writers.write_many(60)
+    asked = list(writers.asked)
+    writers.asked.clear()
+    writers.files.review_crowding()
+    assert writers.asked[: len(asked)] == asked
+
+
+async def test_logs_that_are_opened_while_others_are_crowded_take_no_descriptor(writers: _Writers) -> None:
+    writers.write_many(60)
+    for _ in range(40):
+        writer = writers.resting()
+        writers.files.opened(writer)
+        assert writer.resting
+    assert writers.files.writer_file_count == 60

@@ -52,9 +52,11 @@ from odradek.protocol.messages.data.produce import (
 )
 from odradek.protocol.single_batch import SingleBatch, encode_appended, read_single_batch
 from odradek.records import BatchHeader, read_header
+from odradek.replication.crowded_appends import ROOM_SECONDS, append_with_room
 from odradek.replication.leader_role import LeaderRole
 from odradek.replication.partition import Partition
 from odradek.runtime.prompt import PromptFuture
+from odradek.storage.log.health import CrowdedLogsError
 from odradek.storage.log.results import AppendResult
 from odradek.storage.producers.verification import UNVERIFIED
 
@@ -266,7 +268,7 @@ class _Work:
             for data in topic.partition_data:
                 try:
                     self._check_and_append(topic, data, inline)
-                except OffloadRequired:
+                except (OffloadRequired, CrowdedLogsError):
                     return taken
                 taken += 1
         self._forget_records()
@@ -281,11 +283,15 @@ class _Work:
     def _check_and_append(
         self, topic: TopicProduceData, data: PartitionProduceData, inline: InlineWork
     ) -> None:
-        """Checks and appends the batches. Raises OffloadRequired, with nothing done, if that takes too long for the loop."""
+        """Checks and appends the batches. Raises OffloadRequired, with nothing done, if that takes too long for the loop, and
+        CrowdedLogsError if the append has to wait for a descriptor.
+        """
         inline.spend(_PARTITION_COSTS_BYTES)
         try:
             partition, terms = self._find(topic, data)
             response = self._append(partition, data, checked_batches(data.records, terms, inline))
+        except CrowdedLogsError:
+            raise
         except KafkaError as error:
             response = self._note_error(topic, data, error)
         self._note(topic, response)
@@ -331,7 +337,7 @@ class _Work:
             await turn.step()
             try:
                 self._check_and_append(topic, data, InlineWork(_STEP_BYTES_MAX))
-            except OffloadRequired:
+            except (OffloadRequired, CrowdedLogsError):
                 self._note(topic, await self._appended_later(topic, data))
 
     async def _appended_later(
@@ -340,9 +346,17 @@ class _Work:
         try:
             partition, terms = self._find(topic, data)
             batches = await self._broker.runtime.offload.run(checked_batches, data.records, terms)
-            return self._append(partition, data, batches)
+            return await append_with_room(
+                partition.log, lambda: self._append(self._find(topic, data)[0], data, batches), self._room_s
+            )
         except KafkaError as error:
             return self._note_error(topic, data, error)
+
+    @property
+    def _room_s(self) -> float:
+        """How long an append waits for a descriptor. Only acks=all has a time by which it must be acknowledged."""
+        timeout_s = max(self._timeout_ms, 0) / 1000
+        return timeout_s if self._acks == _ALL else max(timeout_s, ROOM_SECONDS)
 
     def response(self) -> ProduceResponse:
         response = ProduceResponse(responses=list(self._topics.values()))
