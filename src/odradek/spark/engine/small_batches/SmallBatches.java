@@ -52,19 +52,44 @@ public class SmallBatches extends Rule {
             return tree;
         }
         long batch = streams ? recordsMax + 1 : Long.parseLong(conf.getConfString(BATCH));
-        long records = recordCount(plan, batch);
-        scala.collection.Iterator subqueries = plan.subqueriesAll().iterator();
-        while (subqueries.hasNext() && records <= recordsMax) {
-            records += recordCount((LogicalPlan) subqueries.next(), batch);
-        }
-        boolean small = records <= recordsMax;
-        conf.setConfString(WHOLE_STAGE, small ? "false" : "true");
-        conf.setConfString(FACTORIES, small ? "NO_CODEGEN" : "FALLBACK");
+        long records = recordsOf(plan, batch);
+        boolean small = isSmall(records);
+        setCode(conf, small);
         if (!streams) {
             return tree;
         }
         conf.setConfString(BATCH, Long.toString(records));
         return small && conf.numShufflePartitions() == 1 ? inOneTask(plan) : plan;
+    }
+
+    /** The number of records that a micro-batch reads; more than a small batch has where its plan does not tell. */
+    long recordCount(LogicalPlan plan) {
+        return recordsOf(plan, recordsMax + 1);
+    }
+
+    boolean isSmall(long records) {
+        return records <= recordsMax;
+    }
+
+    /** Sets what the rule sets, for a micro-batch whose plan has passed the rule before. */
+    void choose(long records) {
+        SQLConf conf = SQLConf.get();
+        setCode(conf, isSmall(records));
+        conf.setConfString(BATCH, Long.toString(records));
+    }
+
+    private static void setCode(SQLConf conf, boolean small) {
+        conf.setConfString(WHOLE_STAGE, small ? "false" : "true");
+        conf.setConfString(FACTORIES, small ? "NO_CODEGEN" : "FALLBACK");
+    }
+
+    private long recordsOf(LogicalPlan plan, long batch) {
+        long records = recordCount(plan, batch);
+        scala.collection.Iterator subqueries = plan.subqueriesAll().iterator();
+        while (subqueries.hasNext() && records <= recordsMax) {
+            records += recordCount((LogicalPlan) subqueries.next(), batch);
+        }
+        return records;
     }
 
     /**

@@ -1,0 +1,366 @@
+package org.apache.spark.sql.execution;
+
+import java.lang.reflect.Field;
+import java.util.ArrayDeque;
+import java.util.IdentityHashMap;
+import java.util.Iterator;
+import java.util.Map;
+import java.util.concurrent.atomic.AtomicLong;
+
+import org.apache.spark.sql.catalyst.QueryPlanningTracker;
+import org.apache.spark.sql.catalyst.analysis.Analyzer;
+import org.apache.spark.sql.catalyst.optimizer.Optimizer;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.OneRowRelation;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.catalyst.trees.TreePattern;
+import org.apache.spark.sql.connector.catalog.CatalogManager;
+import org.apache.spark.sql.execution.datasources.v2.StreamingDataSourceV2ScanRelation;
+import org.apache.spark.sql.execution.datasources.v2.V2Writes$;
+import org.apache.spark.sql.execution.datasources.v2.WriteToDataSourceV2;
+import org.apache.spark.sql.execution.streaming.sources.WriteToMicroBatchDataSource;
+import org.apache.spark.sql.internal.SessionState;
+
+/**
+ * Analyzes and optimizes the plan of a query's small micro-batches once. Spark does both for each batch, though the plans of two
+ * batches differ in the batch's number and the offsets that are read only. A plan that equals an earlier one in all else gets
+ * that one's result, with its own offsets. All other plans are planned as ever: those of large batches, and those that read
+ * anything but streams and rows within the plan, or whose expressions depend on the time of planning.
+ *
+ * It is a rule of the optimizer that changes no plan: with the first batch of a query, it puts an analyzer and an optimizer that
+ * remember into the session that Spark has cloned for this query.
+ */
+public class KnownPlans extends Rule {
+    private static final AtomicLong REUSES = new AtomicLong();
+    private static final Field ANALYZER = field("analyzer");
+    private static final Field OPTIMIZER = field("optimizer");
+
+    private final SmallBatches sizes;
+
+    public KnownPlans(SmallBatches sizes) {
+        this.sizes = sizes;
+    }
+
+    /** The queries that begin in a session from now on are planned with this rule. */
+    public void addTo(org.apache.spark.sql.classic.SparkSession session) {
+        org.apache.spark.sql.ExperimentalMethods methods = session.experimental();
+        methods.extraOptimizations_$eq((scala.collection.immutable.Seq) methods.extraOptimizations().appended(this));
+    }
+
+    /** The number of batches of this JVM that were not optimized again. */
+    public static long reuseCount() {
+        return REUSES.get();
+    }
+
+    static void countReuse() {
+        REUSES.incrementAndGet();
+    }
+
+    public TreeNode apply(TreeNode tree) {
+        if (tree instanceof WriteToDataSourceV2 && ((LogicalPlan) tree).isStreaming()) {
+            scala.Option session = org.apache.spark.sql.classic.SparkSession.getActiveSession();
+            if (session.isDefined()) {
+                remember(((org.apache.spark.sql.classic.SparkSession) session.get()).sessionState());
+            }
+        }
+        return tree;
+    }
+
+    private void remember(SessionState state) {
+        Analyzer analyzer = state.analyzer();
+        Optimizer optimizer = state.optimizer();
+        if (optimizer instanceof OptimizerWithMemory) {
+            return;
+        }
+        try {
+            ANALYZER.set(state, new AnalyzerWithMemory(state.catalogManager(), analyzer));
+            OPTIMIZER.set(state, new OptimizerWithMemory(state.catalogManager(), optimizer, sizes));
+        } catch (IllegalAccessException refused) {
+            throw new IllegalStateException(refused);  // the fields are accessible, or the class has not been initialized
+        }
+    }
+
+    private static Field field(String name) {
+        try {
+            Field field = SessionState.class.getDeclaredField(name);
+            field.setAccessible(true);
+            return field;
+        } catch (NoSuchFieldException other) {
+            throw new IllegalStateException(other);
+        }
+    }
+}
+
+/** An analyzer that returns what it returned for the same plan with other offsets. */
+class AnalyzerWithMemory extends Analyzer {
+    private final Analyzer own;
+    private final PlanMemory memory = new PlanMemory();
+
+    AnalyzerWithMemory(CatalogManager catalogs, Analyzer own) {
+        super(catalogs, Analyzer.$lessinit$greater$default$2(), Analyzer.$lessinit$greater$default$3());
+        this.own = own;
+    }
+
+    public Analyzer withCatalogManager(CatalogManager catalogs) {
+        return own.withCatalogManager(catalogs);
+    }
+
+    public LogicalPlan execute(LogicalPlan plan) {
+        return own.execute(plan);
+    }
+
+    public void checkAnalysis(LogicalPlan plan) {
+        own.checkAnalysis(plan);
+    }
+
+    public LogicalPlan executeAndCheck(LogicalPlan plan, QueryPlanningTracker tracker) {
+        if (plan.analyzed() || !PlanMemory.holds(plan)) {
+            return own.executeAndCheck(plan, tracker);
+        }
+        LogicalPlan query = memory.queryFor(plan);
+        if (query != null) {
+            LogicalPlan analyzed = PlanMemory.withQuery(plan, query);
+            analyzed.setAnalyzed();
+            return analyzed;
+        }
+        LogicalPlan result = own.executeAndCheck(plan, tracker);
+        if (result instanceof WriteToMicroBatchDataSource && PlanMemory.isSameSink(plan, result)) {
+            memory.add(plan, ((WriteToMicroBatchDataSource) result).query());
+        }
+        return result;
+    }
+}
+
+/** An optimizer that returns for a small batch what it returned for the same plan with other offsets. */
+class OptimizerWithMemory extends Optimizer {
+    private final Optimizer own;
+    private final SmallBatches sizes;
+    private final PlanMemory memory = new PlanMemory();
+
+    OptimizerWithMemory(CatalogManager catalogs, Optimizer own, SmallBatches sizes) {
+        super(catalogs);
+        this.own = own;
+        this.sizes = sizes;
+    }
+
+    public TreeNode execute(TreeNode plan) {
+        return own.execute(plan);
+    }
+
+    public TreeNode executeAndTrack(TreeNode tree, QueryPlanningTracker tracker) {
+        LogicalPlan plan = (LogicalPlan) tree;
+        if (!PlanMemory.holds(plan)) {
+            return own.executeAndTrack(plan, tracker);
+        }
+        long records = sizes.recordCount(plan);
+        if (!sizes.isSmall(records)) {
+            return own.executeAndTrack(plan, tracker);
+        }
+        LogicalPlan query = memory.queryFor(plan);
+        if (query != null) {
+            LogicalPlan write = V2Writes$.MODULE$.apply(plan);  // the sink's own write of this batch
+            if (write instanceof WriteToDataSourceV2 && isQueryOf(plan, write)) {
+                sizes.choose(records);
+                KnownPlans.countReuse();
+                return PlanMemory.withQuery(write, query);
+            }
+        }
+        LogicalPlan result = (LogicalPlan) own.executeAndTrack(plan, tracker);
+        if (query == null && result instanceof WriteToDataSourceV2) {
+            memory.add(plan, ((WriteToDataSourceV2) result).query());
+        }
+        return result;
+    }
+
+    /** Tells whether a sink writes the rows as they are: some want them sorted or divided, which is part of their plan. */
+    private static boolean isQueryOf(LogicalPlan plan, LogicalPlan write) {
+        return ((WriteToDataSourceV2) write).query() == ((WriteToMicroBatchDataSource) plan).query();
+    }
+}
+
+/**
+ * The last plans of one query's batches: what was planned, and its result. A query of several topics has a plan for each set of
+ * those that have records.
+ */
+class PlanMemory {
+    private static final int PLANS_MAX = 4;
+
+    private final ArrayDeque plans = new ArrayDeque();  // of LogicalPlan[]: the plan, and the query of its result
+
+    /** Tells whether the result of a plan can serve later batches: nothing but its streams' offsets and its number changes it. */
+    static boolean holds(LogicalPlan plan) {
+        if (
+            !(plan instanceof WriteToMicroBatchDataSource)
+            || plan.containsPattern(TreePattern.CURRENT_LIKE())
+            || plan.containsPattern(TreePattern.PLAN_EXPRESSION())
+        ) {
+            return false;
+        }
+        boolean reads = false;
+        scala.collection.Iterator leaves = plan.collectLeaves().iterator();
+        while (leaves.hasNext()) {
+            Object leaf = leaves.next();
+            if (leaf instanceof StreamingDataSourceV2ScanRelation) {
+                reads = true;
+            } else if (!(leaf instanceof LocalRelation) && !(leaf instanceof OneRowRelation)) {
+                return false;
+            }
+        }
+        return reads;
+    }
+
+    /** The same write, of another query. */
+    static LogicalPlan withQuery(LogicalPlan write, LogicalPlan query) {
+        scala.collection.mutable.ListBuffer children = new scala.collection.mutable.ListBuffer();
+        children.addOne(query);
+        return (LogicalPlan) write.withNewChildren(children.toList());
+    }
+
+    /** The result's query for a plan that differs from an earlier one in offsets and number only; null where there is none. */
+    synchronized LogicalPlan queryFor(LogicalPlan plan) {
+        Iterator known = plans.iterator();
+        while (known.hasNext()) {
+            LogicalPlan[] pair = (LogicalPlan[]) known.next();
+            if (isSameSink(pair[0], plan) && isSame(queryOf(pair[0]), queryOf(plan))) {
+                if (pair != plans.peekFirst()) {
+                    known.remove();
+                    plans.addFirst(pair);
+                }
+                return withReads(pair[1], reads(plan));
+            }
+        }
+        return null;
+    }
+
+    /** Keeps a result, unless it reads what its plan does not. */
+    synchronized void add(LogicalPlan plan, LogicalPlan resultQuery) {
+        if (!reads(plan).keySet().containsAll(reads(resultQuery).keySet())) {
+            return;
+        }
+        if (plans.size() >= PLANS_MAX) {
+            plans.removeLast();
+        }
+        plans.addFirst(new LogicalPlan[] {plan, resultQuery});
+    }
+
+    private static LogicalPlan queryOf(LogicalPlan plan) {
+        return ((WriteToMicroBatchDataSource) plan).query();
+    }
+
+    static boolean isSameSink(LogicalPlan left, LogicalPlan right) {
+        WriteToMicroBatchDataSource one = (WriteToMicroBatchDataSource) left;
+        WriteToMicroBatchDataSource other = (WriteToMicroBatchDataSource) right;
+        return one.relation().equals(other.relation())
+            && one.queryId().equals(other.queryId())
+            && one.writeOptions().equals(other.writeOptions())
+            && one.outputMode().equals(other.outputMode());
+    }
+
+    /** The reads of a plan by their streams. */
+    private static Map reads(LogicalPlan plan) {
+        IdentityHashMap reads = new IdentityHashMap();
+        scala.collection.Iterator leaves = plan.collectLeaves().iterator();
+        while (leaves.hasNext()) {
+            Object leaf = leaves.next();
+            if (leaf instanceof StreamingDataSourceV2ScanRelation) {
+                reads.put(((StreamingDataSourceV2ScanRelation) leaf).stream(), leaf);
+            }
+        }
+        return reads;
+    }
+
+    /** The same plan, with the offsets of other reads of its streams. */
+    private static LogicalPlan withReads(LogicalPlan plan, Map reads) {
+        if (plan instanceof StreamingDataSourceV2ScanRelation) {
+            StreamingDataSourceV2ScanRelation before = (StreamingDataSourceV2ScanRelation) plan;
+            StreamingDataSourceV2ScanRelation now = (StreamingDataSourceV2ScanRelation) reads.get(before.stream());
+            return before.copy(
+                before.relation(), before.scan(), before.output(), before.stream(), now.startOffset(), now.endOffset()
+            );
+        }
+        scala.collection.mutable.ListBuffer children = new scala.collection.mutable.ListBuffer();
+        boolean isChanged = false;
+        scala.collection.Iterator old = plan.children().iterator();
+        while (old.hasNext()) {
+            LogicalPlan before = (LogicalPlan) old.next();
+            LogicalPlan child = withReads(before, reads);
+            isChanged = isChanged || child != before;
+            children.addOne(child);
+        }
+        return isChanged ? (LogicalPlan) plan.withNewChildren(children.toList()) : plan;
+    }
+
+    /** Tells whether two plans are equal but for the offsets that they read. */
+    private static boolean isSame(LogicalPlan left, LogicalPlan right) {
+        if (left == right) {
+            return true;
+        }
+        if (left.getClass() != right.getClass()) {
+            return false;
+        }
+        if (left instanceof StreamingDataSourceV2ScanRelation) {
+            return isSameRead((StreamingDataSourceV2ScanRelation) left, (StreamingDataSourceV2ScanRelation) right);
+        }
+        if (left.productArity() != right.productArity() || !left.otherCopyArgs().equals(right.otherCopyArgs())) {
+            return false;
+        }
+        for (int i = 0; i < left.productArity(); i++) {
+            if (!isSameArgument(left, left.productElement(i), right, right.productElement(i))) {
+                return false;
+            }
+        }
+        scala.collection.Iterator children = left.children().iterator();
+        scala.collection.Iterator others = right.children().iterator();
+        while (children.hasNext() && others.hasNext()) {
+            if (!isSame((LogicalPlan) children.next(), (LogicalPlan) others.next())) {
+                return false;
+            }
+        }
+        return !children.hasNext() && !others.hasNext();
+    }
+
+    private static boolean isSameRead(StreamingDataSourceV2ScanRelation left, StreamingDataSourceV2ScanRelation right) {
+        return left.stream() == right.stream()
+            && left.scan() == right.scan()
+            && left.relation().equals(right.relation())
+            && left.output().equals(right.output())
+            && left.startOffset().isDefined() == right.startOffset().isDefined()
+            && left.endOffset().isDefined() == right.endOffset().isDefined();
+    }
+
+    /** Compares what operators are made of. Their children are compared by themselves. */
+    private static boolean isSameArgument(LogicalPlan left, Object argument, LogicalPlan right, Object other) {
+        if (argument == other) {
+            return true;
+        }
+        if (argument == null || other == null) {
+            return false;
+        }
+        if (argument instanceof LogicalPlan) {
+            return isChild(left, argument) && isChild(right, other);
+        }
+        if (argument instanceof scala.collection.Seq && other instanceof scala.collection.Seq) {
+            scala.collection.Iterator parts = ((scala.collection.Seq) argument).iterator();
+            scala.collection.Iterator others = ((scala.collection.Seq) other).iterator();
+            while (parts.hasNext() && others.hasNext()) {
+                if (!isSameArgument(left, parts.next(), right, others.next())) {
+                    return false;
+                }
+            }
+            return !parts.hasNext() && !others.hasNext();
+        }
+        return argument.equals(other);
+    }
+
+    private static boolean isChild(LogicalPlan plan, Object argument) {
+        scala.collection.Iterator children = plan.children().iterator();
+        while (children.hasNext()) {
+            if (children.next() == argument) {
+                return true;
+            }
+        }
+        return false;
+    }
+}
