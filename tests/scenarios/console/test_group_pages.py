@@ -39,6 +39,12 @@ def page_of(group_id: str, action: str = "") -> str:
     return f"/group{action}?{urlencode({'id': group_id})}"
 
 
+def listed_row(page: str, group_id: str) -> list[str]:
+    """Returns the cells of a group's row: its id, its lag in records and in time, and more."""
+    row = page.partition(f">{group_id}</a>")[2].partition("</tr>")[0]
+    return [group_id, *(cell.strip() for cell in re.findall("<td[^>]*>(.*?)</td>", row, re.DOTALL))]
+
+
 @pytest.fixture
 async def topic(broker: LocalBroker, admin: Admin, browser: Browser) -> AsyncIterator[str]:
     """A topic with two partitions of ten records each."""
@@ -68,6 +74,11 @@ async def test_a_group_without_members_says_so_and_how_old_its_lag_is(
     await made(admin, browser, "billing", p0=4, p1=10)
     listed = await browser.get("/groups", params={"search": "BILL"})
     assert "billing" in listed.text
+    async with asyncio.timeout(READ_S):
+        while (row := listed_row(listed.text, "billing"))[2] == "–":
+            listed = await browser.get("/groups", params={"search": "BILL", "sort": "time"})
+    assert row[1] == "6"
+    assert re.fullmatch("[0-9]+ s", row[2]) is not None, "how long the first unread record waits"
     page = await browser.get(page_of("billing"))
     assert "It is behind because it has no member: 6 records wait" in page.text
     row = page.text.partition(f">{topic}-0</a>")[2].partition("</tr>")[0]

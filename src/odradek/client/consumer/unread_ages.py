@@ -45,11 +45,12 @@ async def unread_ages_ms(
     """Returns the age of the first record at or behind each position, in milliseconds, never negative.
 
     A partition whose record does not come within the limit is left out: it may have none, if all that is left are
-    markers of transactions. The consumer is assigned these partitions, and is of no use for anything else afterwards.
+    markers of transactions. The consumer is assigned these partitions, and is of use for further calls only.
     """
     times: dict[TopicPartition, int] = {}
     now_ms = clock.wall_ms()
     await consumer.assign(positions)
+    consumer.resume(positions)  # an earlier call has paused them
     for tp, offset in positions.items():
         consumer.seek(tp, offset)
     deadline_s = clock.monotonic() + limit_s

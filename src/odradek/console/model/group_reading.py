@@ -13,6 +13,7 @@ from odradek.client.admin.group_descriptions import SHARE, GroupDescription
 from odradek.client.aio import AsyncAdmin
 from odradek.client.consumer.unread_ages import furthest_behind
 from odradek.client.network.errors import PartialFailureError, explain
+from odradek.console.model.group_ages import GroupAges, LatePositions
 from odradek.console.model.group_lag import GroupDetail, MemberLag, OpenTransactionFact, PartitionLag
 from odradek.console.model.lag_history import LagHistory
 from odradek.console.model.records import ClusterReader
@@ -67,6 +68,7 @@ class GroupReader:
         self._details: OrderedDict[str, GroupDetail] = OrderedDict()
         self._moments: dict[str, deque[_Moment]] = {}
         self._under_way: dict[str, asyncio.Task[GroupDetail]] = {}
+        self.ages: Final = GroupAges(reader, clock, self._late)
         self._begun_ms: OrderedDict[str, int] = OrderedDict()
         """The wall clock at the beginning of the last reading of each group; those of the last `DETAILS_MAX` groups."""
 
@@ -81,6 +83,17 @@ class GroupReader:
                 name, group.type, group.state, len(group.members), lag, group.coordinator
             )
         return figures
+
+    async def _late(self, names: list[str]) -> dict[str, LatePositions]:
+        """Returns the positions with the largest lags of each of these groups; a group without known ends is left out."""
+        described = await readable(self._admin.describe_groups(names, timeout_s=CALL_S))
+        positions = {name: await self._positions(group) for name, group in described.items()}
+        ends = await self._ends(dict.fromkeys(self._living(tp for some in positions.values() for tp in some)))
+        return {
+            name: furthest_behind(some, ends)
+            for name, some in positions.items()
+            if not some or any(tp in ends for tp in some)
+        }
 
     async def _lag_of(self, group: GroupDescription) -> int:
         positions = await self._positions(group)
@@ -175,6 +188,7 @@ class GroupReader:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.ages.close()
 
     async def _read_detail(self, name: str) -> GroupDetail:
         problems: list[str] = []

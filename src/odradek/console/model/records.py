@@ -7,7 +7,7 @@ there, so no reading outlives the request that wanted it. Everything here runs o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
@@ -32,6 +32,8 @@ STEP_RECORDS_MAX: Final = 1_000_000
 KEPT_BYTES_MAX: Final = 32 << 20
 """The bytes of the matches of one step: a page of records of 10 MB is shorter."""
 CALL_S: Final = 8.0
+AGES_S: Final = 10.0
+"""The time for the ages of unread records of many groups."""
 _POLL_S: Final = 0.25
 _POLL_RECORDS: Final = 2_000
 _SETTINGS: Final[Mapping[str, object]] = {
@@ -208,6 +210,19 @@ class ClusterReader:
             return {}
         async with self._slots, self._consumer(committed=False) as consumer:
             return await unread_ages_ms(consumer, positions, self._clock)
+
+    async def unread_ages_of(
+        self, rounds: Sequence[Mapping[TopicPartition, int]]
+    ) -> list[dict[TopicPartition, int]]:
+        """Returns the ages at the positions of each round, with one consumer; rounds behind a limit of time are left out."""
+        ages: list[dict[TopicPartition, int]] = []
+        async with self._slots, self._consumer(committed=False) as consumer:
+            deadline_s = self._clock.monotonic() + AGES_S
+            for positions in rounds:
+                if self._clock.monotonic() >= deadline_s:
+                    break
+                ages.append(await unread_ages_ms(consumer, positions, self._clock))
+        return ages
 
     async def with_dead_letters(
         self, topic: str, work: Callable[[DeadLetterTopic], T], *, as_stored: bool = False

@@ -165,6 +165,8 @@ class GroupFigures(NamedTuple):
     members: int
     lag: int
     coordinator: int
+    waits_ms: int = UNKNOWN
+    """The age of the first record that was not read; filled in by pages that list groups, from `GroupAges`."""
 
 
 class LongTransaction(NamedTuple):

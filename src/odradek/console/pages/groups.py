@@ -6,7 +6,8 @@ A group's id may have any character, so it is a parameter of a query and no part
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import heapq
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -23,15 +24,20 @@ from odradek.model.errors import ErrorCode, KafkaError
 
 PAGE_ROWS: Final = 50
 PARTITION_ROWS: Final = 100
+AGES_WAIT_S: Final = 0.5
+"""The list waits so long for how far its groups are behind in time; what comes later is shown at its next update."""
+SORTED_BY_TIME_MAX: Final = 200
+"""The groups, those with the most unread records, whose time is read if the list is sorted by it."""
 DETAIL_WAIT_S: Final = 8.0
 SORTS: Final[dict[str, Callable[[GroupFigures], Any]]] = {
     "lag": lambda group: group.lag,
     "name": lambda group: group.group_id,
     "state": lambda group: group.state,
+    "time": lambda group: group.waits_ms,
     "members": lambda group: group.members,
     "type": lambda group: group.type,
 }
-_LARGEST_FIRST: Final = frozenset({"lag", "members"})
+_LARGEST_FIRST: Final = frozenset({"lag", "time", "members"})
 
 
 async def show_all(visit: Visit) -> Response:
@@ -47,12 +53,18 @@ async def show_all(visit: Visit) -> Response:
     ]
     order = order_of(query, SORTS, _LARGEST_FIRST)
     matching.sort(key=lambda group: group.group_id)
+    if order.column == "time":
+        behind = heapq.nlargest(SORTED_BY_TIME_MAX, matching, key=lambda group: group.lag)
+        await visit.run(visit.model.groups.ages.begin([group.group_id for group in behind], AGES_WAIT_S))
+        matching = _with_ages(visit, matching)
     matching.sort(key=SORTS[order.column], reverse=order.direction == "descending")
     page = page_number(query.get("page", ""), len(matching), PAGE_ROWS)
+    rows = matching[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
+    await visit.run(visit.model.groups.ages.begin([group.group_id for group in rows], AGES_WAIT_S))
     return visit.render(
         "groups.html",
         active="groups",
-        rows=matching[(page - 1) * PAGE_ROWS : page * PAGE_ROWS],
+        rows=_with_ages(visit, rows),
         matching=len(matching),
         page=page,
         pages=pages_of(len(matching), PAGE_ROWS),
@@ -61,6 +73,11 @@ async def show_all(visit: Visit) -> Response:
         behind="behind" in query,
         group_link=group_link,
     )
+
+
+def _with_ages(visit: Visit, groups: Iterable[GroupFigures]) -> list[GroupFigures]:
+    age_of = visit.model.groups.ages.of
+    return [group._replace(waits_ms=age_of(group.group_id)) for group in groups]
 
 
 async def show(visit: Visit) -> Response:
