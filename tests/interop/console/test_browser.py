@@ -140,7 +140,7 @@ def test_records_arrive_live_and_a_search_goes_on_by_itself(
         assert "<b>RIX</b>" in page.locator("#rows").inner_text()
         page.get_by_role("button", name="Stop").click()
     page.goto(f"{filled}/topics/flights/records?from=beginning")
-    page.get_by_label("JSON in the value").fill("$.to ~ rix")
+    page.get_by_label("Condition on the value").fill("$.to ~ rix")
     page.get_by_role("button", name="Show records").click()
     page.locator("#rows tr").first.get_by_role("link").click()
     page.get_by_role("heading", name="Partition 0, offset 0").wait_for()

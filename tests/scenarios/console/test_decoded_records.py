@@ -54,6 +54,19 @@ async def test_records_are_decoded_and_downloads_are_not(decoding: Browser) -> N
     assert "Decoded by" not in (await decoding.get("/topics/decoded/records/0/1")).text
 
 
+async def test_a_condition_is_tested_on_the_decoded_value(decoding: Browser) -> None:
+    records = "/topics/decoded/records"
+    matching = await decoding.get(records, params={"from": "beginning", "json": "raw = 7"})
+    assert "&lt;b&gt;tea" in matching.text
+    assert "Looked at 2 records" in matching.text
+    assert "1 values with a schema could not be decoded" in matching.text, "one has an unknown schema"
+    other = await decoding.get(records, params={"from": "beginning", "json": "raw = 8"})
+    assert "&lt;b&gt;tea" not in other.text
+    assert "1 values with a schema could not be decoded" in other.text
+    text = await decoding.get(records, params={"from": "beginning", "text": "TEA"})
+    assert "could not be decoded" not in text.text, "a search for text decodes nothing"
+
+
 async def test_a_registry_that_is_away_leaves_the_bytes_and_says_so(
     decoding: Browser, registry: RegistryOfIds, broker: LocalBroker
 ) -> None:

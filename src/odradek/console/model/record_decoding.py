@@ -1,4 +1,5 @@
-"""Avro, Protobuf and JSON with a schema as JSON to look at: records with Confluent's framing whose schema a registry has.
+"""Avro, Protobuf and JSON with a schema as JSON to look at, and as documents to search: records with Confluent's framing whose
+schema a registry has.
 
 Bytes and ids come from strangers: sizes, unknown ids and time are bounded, and what cannot be decoded is shown as bytes.
 Everything blocks, and runs on a thread.
@@ -12,19 +13,20 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, time, timedelta
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from odradek.console.model.record_filter import JSON_BYTES_MAX, NO_JSON, json_of
 from odradek.model.errors import OdradekError
 from odradek.runtime.ports import Clock
 from odradek.values.errors import SqlError
 from odradek.values.formats.avro_schemas import check_bounded, parsed_schema
-from odradek.values.formats.avro_values import avro_document
+from odradek.values.formats.avro_values import avro_documents
 from odradek.values.formats.framing import framed
+from odradek.values.formats.protobuf_documents import proto_documents
 from odradek.values.formats.protobuf_schemas import proto_file
-from odradek.values.formats.protobuf_values import proto_document
 from odradek.values.schema_registry import RegisteredSchema, SchemaRegistryTerms, UnknownSchemaId, registry_of
 
 DECODED_BYTES_MAX: Final = 1 << 20
@@ -53,6 +55,8 @@ class _Reader:
     """How records of one schema are read, or why they are not."""
 
     kind: str = ""
+    document: Callable[[bytes], object] | None = None
+    """Returns what `read` would have written as JSON. Raises ValueError for other bytes."""
     read: Callable[[bytes], bytes] | None = None
     until_s: float = 0.0
     """The time until which a schema that is not usable is left alone."""
@@ -116,6 +120,14 @@ class RecordDecoder:
                     page.problem = page.problem or f"schema {schema_id}: {error!s:.200}"
         return page
 
+    def documents(self) -> DocumentReader:
+        """Returns a reader of values for one step of a search."""
+        return DocumentReader(self, self._clock.monotonic() + PAGE_S)
+
+    @property
+    def has_registry(self) -> bool:
+        return self._terms is not None
+
     def _known(self, schema_id: int) -> _Reader | None:
         with self._lock:
             reader = self._readers.get(schema_id)
@@ -124,11 +136,22 @@ class RecordDecoder:
             self._readers.move_to_end(schema_id)
             return reader
 
+    def reader_of(
+        self, schema_id: int, page: DecodedPage, deadline_s: float
+    ) -> tuple[_Reader | None, bool]:
+        """Returns how values of a schema are read, and whether the registry was asked; None for one that is not known by the
+        deadline."""
+        reader = self._known(schema_id)
+        if reader is not None or self._clock.monotonic() > deadline_s:
+            return reader, False
+        return self._made(schema_id, page), True
+
     def _made(self, schema_id: int, page: DecodedPage) -> _Reader:
         assert self._terms is not None
         try:
             schema = registry_of(self._terms).by_id(schema_id)
-            reader = _Reader(kind=schema.type, read=_reader_of(schema))
+            document = _document_reader(schema)
+            reader = _Reader(kind=schema.type, document=document, read=_reader_of(schema, document))
         except UnknownSchemaId:
             reader = _Reader(until_s=self._clock.monotonic() + UNKNOWN_S)  # any bytes may begin with a zero
         except ImportError as error:
@@ -144,16 +167,68 @@ class RecordDecoder:
         return reader
 
 
-def _reader_of(schema: RegisteredSchema) -> Callable[[bytes], bytes]:
+class DocumentReader:
+    """Reads values as documents, for one step of a search; whatever has no schema is read as JSON. It blocks.
+
+    It reads few schemas from the registry, and none after its deadline. A value whose schema is not known by then, or that does
+    not fit it, is no document, and is counted.
+    """
+
+    def __init__(self, decoder: RecordDecoder, deadline_s: float) -> None:
+        self._decoder = decoder
+        self._deadline_s = deadline_s
+        self._readers: dict[int, _Reader | None] = {}
+        self._reads = 0
+        self.page: Final = DecodedPage()
+        """Its problem says why the first value was not decoded."""
+        self.undecoded = 0
+        """The values with a schema's id that were not decoded."""
+        self._last_undecoded: bytes | None = None
+
+    def document(self, content: bytes | None) -> object:
+        """Returns the document that a value is, or NO_JSON."""
+        head = framed(content) if content and len(content) <= JSON_BYTES_MAX else None
+        if head is None:
+            return json_of(content)
+        schema_id, body = head
+        reader = self._readers[schema_id] if schema_id in self._readers else self._reader(schema_id)
+        if reader is not None and reader.document is not None and len(body) <= DECODED_BYTES_MAX:
+            try:
+                return reader.document(body)
+            except (ValueError, RecursionError) as error:
+                self.page.problem = self.page.problem or f"schema {schema_id}: {error!s:.200}"
+        if content is not self._last_undecoded:  # a masked record is read twice
+            self._last_undecoded = content
+            self.undecoded += 1
+        return NO_JSON
+
+    def _reader(self, schema_id: int) -> _Reader | None:
+        if len(self._readers) >= SCHEMAS_MAX:
+            return None
+        may_read = self._reads < READ_MAX
+        reader, is_read = self._decoder.reader_of(schema_id, self.page, self._deadline_s if may_read else 0.0)
+        self._reads += is_read
+        self._readers[schema_id] = reader
+        return reader
+
+
+def _reader_of(schema: RegisteredSchema, document: Callable[[bytes], object]) -> Callable[[bytes], bytes]:
+    """Returns how a value is written as JSON; a value that is JSON stays as it is."""
+    if schema.type in ("AVRO", "PROTOBUF"):
+        return lambda body: json.dumps(document(body), ensure_ascii=False).encode(errors="replace")
+    return lambda body: body
+
+
+def _document_reader(schema: RegisteredSchema) -> Callable[[bytes], object]:
     if schema.type == "AVRO":
         references = [(name, part.text) for name, part in _all_references(schema)]
         parsed = parsed_schema(schema.text, f"schema {schema.id}", references)
         check_bounded(parsed)
-        return lambda body: _json(avro_document(parsed, body))
+        read = avro_documents(parsed)
+        return lambda body: _plain(read(body))
     if schema.type == "PROTOBUF":
-        file = proto_file(schema)
-        return lambda body: proto_document(file, body).encode()
-    return lambda body: body
+        return proto_documents(proto_file(schema))
+    return json_of
 
 
 def _all_references(schema: RegisteredSchema) -> list[tuple[str, RegisteredSchema]]:
@@ -165,14 +240,23 @@ def _all_references(schema: RegisteredSchema) -> list[tuple[str, RegisteredSchem
     return list(found_parts.items())
 
 
-def _json(document: object) -> bytes:
-    return json.dumps(document, ensure_ascii=False, default=_plain).encode(errors="replace")
-
-
-def _plain(value: object) -> Any:
-    """Returns a value that JSON does not have as one that it has; bytes as Avro's own JSON writes them."""
+def _plain(value: Any) -> Any:
+    """Returns a value with what JSON has: bytes become text as Avro's own JSON has them, dates and decimals their text."""
+    kind = type(value)
+    if kind in _JSON_TYPES:
+        return value
+    if kind is dict:
+        for name, member in value.items():
+            if type(member) not in _JSON_TYPES:
+                value[name] = _plain(member)
+        return value
+    if kind is list:
+        return [member if type(member) in _JSON_TYPES else _plain(member) for member in value]
     if isinstance(value, bytes | bytearray):
         return value.decode("latin-1")
-    if isinstance(value, date | Decimal | UUID):
+    if isinstance(value, date | time | timedelta | Decimal | UUID):
         return str(value)
-    raise ValueError(f"a value of type {type(value).__name__} has no JSON")
+    raise ValueError(f"a value of type {kind.__name__} has no JSON")
+
+
+_JSON_TYPES: Final = frozenset({str, int, float, bool, type(None)})

@@ -27,6 +27,8 @@ _NODES_MAX: Final = 10_000
 Step = str | int | None
 """A name, an index, or None for every element."""
 FieldPath = tuple[Step, ...]
+DocumentOf = Callable[[bytes | None], object]
+"""Returns the document that a value is, or NO_JSON."""
 
 
 class FilteredRecord(Protocol):
@@ -48,10 +50,22 @@ class JsonCondition:
     operator: str = ""
     value: Any = None
 
-    def holds(self, document: object) -> bool:
-        """Returns whether one of the places that the path leads to fulfils the condition."""
-        compare = _COMPARISONS[self.operator]
-        return any(compare(node, self.value) for node in _nodes(document, self.steps))
+    def test(self) -> Callable[[object], bool]:
+        """Returns a function that tells whether one of the places that the path leads to fulfils the condition."""
+        compare, value, steps = _COMPARISONS[self.operator], self.value, self.steps
+        names = [step for step in steps if isinstance(step, str)]
+        if len(names) < len(steps):
+            return lambda document: any(compare(node, value) for node in _nodes(document, steps))
+
+        def holds(document: object) -> bool:
+            """Follows names alone, which is usual: they lead to one place at most."""
+            for name in names:
+                if not isinstance(document, dict) or name not in document:
+                    return False
+                document = document[name]
+            return compare(document, value)
+
+        return holds
 
 
 def parse_condition(text: str) -> JsonCondition:
@@ -176,8 +190,11 @@ class RecordFilter:
     def is_empty(self) -> bool:
         return not (self.text or self.key or self.header or self.condition)
 
-    def test(self) -> Callable[[FilteredRecord], bool]:
-        """Returns the filter as a function, which is prepared once for many records."""
+    def test(self, document_of: DocumentOf | None = None) -> Callable[[FilteredRecord], bool]:
+        """Returns the filter as a function, which is prepared once for many records.
+
+        `document_of` reads a value for a condition, by default as JSON.
+        """
         tests: list[Callable[[FilteredRecord], bool]] = []
         if self.key:
             wanted_key = self.key.encode(errors="surrogatepass")
@@ -187,7 +204,7 @@ class RecordFilter:
         if self.text:
             tests.append(_any_text_test(self.text))
         if self.condition is not None:
-            tests.append(_json_test(self.condition))
+            tests.append(_document_test(self.condition, document_of or json_of))
         if len(tests) == 1:
             return tests[0]
         return lambda record: all(test(record) for test in tests)
@@ -223,10 +240,14 @@ def _header_test(text: str) -> Callable[[FilteredRecord], bool]:
     )
 
 
-def _json_test(condition: JsonCondition) -> Callable[[FilteredRecord], bool]:
+def _document_test(
+    condition: JsonCondition, document_of: DocumentOf
+) -> Callable[[FilteredRecord], bool]:
+    holds = condition.test()
+
     def test(record: FilteredRecord) -> bool:
-        document = json_of(record.value)
-        return document is not NO_JSON and condition.holds(document)
+        document = document_of(record.value)
+        return document is not NO_JSON and holds(document)
 
     return test
 

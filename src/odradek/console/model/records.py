@@ -7,6 +7,7 @@ there, so no reading outlives the request that wanted it. Everything here runs o
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,7 +17,8 @@ from odradek.client.aio import AsyncConsumer, AsyncProducer
 from odradek.client.consumer.consumer_record import ConsumerRecord
 from odradek.client.consumer.unread_ages import unread_ages_ms
 from odradek.console.model.masking import RecordMasks
-from odradek.console.model.record_decoding import RecordDecoder
+from odradek.console.model.record_decoding import DocumentReader, RecordDecoder
+from odradek.console.model.record_filter import NO_JSON, RecordFilter
 from odradek.dead_letters.topic import DeadLetterTopic
 from odradek.model.aliases import ClientSettings
 from odradek.model.errors import ErrorCode, KafkaError
@@ -72,6 +74,10 @@ class ScanStep:
     """Where the next step goes on, by partition."""
     left: int = 0
     """The number of offsets that were not looked at, up to the end now."""
+    undecoded: int = 0
+    """The number of values with a schema's id that no condition could test, since they were not decoded."""
+    problem: str = ""
+    """The reason why the first of them was not decoded; empty if its schema is unknown."""
 
     @property
     def is_complete(self) -> bool:
@@ -90,6 +96,19 @@ class RecordSight:
         if not any(map(self.masks.concerns, records)):
             return records
         return await asyncio.to_thread(self._masked, records)
+
+    def documents(self) -> DocumentReader | None:
+        """Returns what reads values by their schemas in a search; None without a registry."""
+        return None if self.decoder is None or not self.decoder.has_registry else self.decoder.documents()
+
+    def searched(self, record: ConsumerRecord, documents: DocumentReader | None) -> ConsumerRecord:
+        """Returns a record as a search may test it: masked, with a value that a schema reads as JSON."""
+        if documents is None or not self.masks.concerns(record):
+            return self.masks.masked(record)
+        document = documents.document(record.value)
+        if document is NO_JSON:
+            return self.masks.masked(record)
+        return self.masks.masked(record, json.dumps(document, ensure_ascii=False).encode(errors="replace"))
 
     def _masked(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
         if self.decoder is None:
@@ -172,7 +191,7 @@ class ClusterReader:
             places = [TopicPartition(topic, number) for number in partitions]
             ends = await consumer.end_offsets(places, CALL_S)
             first = await _first_offsets(consumer, places, start, ends)
-            run = _Step(self._clock, wanted, matches_max, self._sight.masks)
+            run = _Step(self._clock, wanted, matches_max, self._sight)
             await run.read(consumer, {tp: at for tp, at in first.items() if at < ends[tp]}, ends)
             run.step.positions = {
                 tp.partition: run.positions.get(tp, max(at, ends[tp])) for tp, at in first.items()
@@ -305,12 +324,17 @@ async def _first_offsets(
 class _Step:
     """One step of a scan while it runs."""
 
-    def __init__(self, clock: Clock, wanted: RecordSieve, matches_max: int, masks: RecordMasks) -> None:
+    def __init__(self, clock: Clock, wanted: RecordSieve, matches_max: int, sight: RecordSight) -> None:
         self.step: Final = ScanStep()
         self.positions: dict[TopicPartition, int] = {}
         self._clock = clock
-        test = wanted.test()
-        self._test = (lambda record: test(masks.masked(record))) if masks else test
+        condition = wanted.condition if isinstance(wanted, RecordFilter) else None
+        self._documents = documents = sight.documents() if sight.masks or condition is not None else None
+        if documents is not None and isinstance(wanted, RecordFilter):
+            test: Callable[[ConsumerRecord], bool] = wanted.test(documents.document)
+        else:
+            test = wanted.test()
+        self._test = (lambda record: test(sight.searched(record, documents))) if sight.masks else test
         self._matches_max = matches_max
         self._kept_bytes = 0
 
@@ -331,10 +355,19 @@ class _Step:
             if left_s <= 0 or self._is_over():
                 return
             records = await consumer.poll(min(left_s, _POLL_S), _POLL_RECORDS)
-            if not self._sift([record for record in records if record.offset < limits[record.partition]]):
+            fresh = [record for record in records if record.offset < limits[record.partition]]
+            if not await self._sifted(fresh):
                 return
             self.positions.update(consumer.positions())  # behind markers of transactions, too
             await asyncio.sleep(0)
+
+    async def _sifted(self, records: list[ConsumerRecord]) -> bool:
+        """Tests the records of a poll: on a thread where schemas are read from a registry, which blocks."""
+        if self._documents is None:
+            return self._sift(records)
+        goes_on = await asyncio.to_thread(self._sift, records)
+        self.step.undecoded, self.step.problem = self._documents.undecoded, self._documents.page.problem
+        return goes_on
 
     def _is_over(self) -> bool:
         step = self.step

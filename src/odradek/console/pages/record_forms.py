@@ -32,6 +32,8 @@ class RecordQuery:
     scanned_before: int
     """The records and bytes that earlier steps of this search looked at."""
     bytes_before: int
+    undecoded_before: int
+    """The values that earlier steps could not decode."""
 
 
 def record_query(visit: Visit, topic: TopicFigures) -> RecordQuery:
@@ -50,6 +52,7 @@ def record_query(visit: Visit, topic: TopicFigures) -> RecordQuery:
         committed="uncommitted" not in query,
         scanned_before=_whole(query.get("scanned", "")) or 0,
         bytes_before=_whole(query.get("bytes", "")) or 0,
+        undecoded_before=_whole(query.get("undecoded", "")) or 0,
     )
 
 

@@ -130,14 +130,18 @@ def ordered(records: list[ConsumerRecord], *, newest_first: bool) -> list[Consum
 def _progress(visit: Visit, query: RecordQuery, step: ScanStep) -> dict[str, object]:
     """Returns how far the search looked, and the path on which it goes on; an empty path at the end."""
     scanned, size = query.scanned_before + step.scanned, query.bytes_before + step.scanned_bytes
+    undecoded = query.undecoded_before + step.undecoded
     further = ""
     if not step.is_complete:
-        further = visit.here(cursor=cursor_text(step.positions), scanned=scanned, bytes=size)
+        counts = {"scanned": scanned, "bytes": size, "undecoded": undecoded or None}
+        further = visit.here(cursor=cursor_text(step.positions), **counts)
     return {
         "scanned": scanned,
         "scanned_bytes": size,
         "until": time_text(step.until_ms),
         "left": step.left,
+        "undecoded": undecoded,
+        "problem": step.problem,
         "further": further,
         "goes_on": bool(further) and not query.wanted.is_empty and len(step.records) < MATCHES_MAX,
     }

@@ -60,18 +60,31 @@ class AvroCodec:
         return out.getvalue()
 
 
-def avro_document(schema: AvroSchema, data: bytes) -> Any:
-    """Returns a value as Avro stores it, to look at. The schema has passed `check_bounded`. Raises ValueError."""
-    return _stored_value(io.BytesIO(data), schema.root)
+def avro_documents(schema: AvroSchema) -> Callable[[bytes], Any]:
+    """Returns a function that reads values as Avro stores them, to look at; it raises ValueError for other data.
+
+    The schema has passed `check_bounded`. The parser is looked up once: a search reads many values.
+    """
+    root, parse, stream_of = schema.root, fastavro.schemaless_reader, io.BytesIO
+
+    def document(data: bytes) -> Any:
+        try:
+            return parse(stream_of(data), root, None)
+        except Exception as error:  # noqa: BLE001 - the parser of foreign data: whatever it stumbles over is wrong data
+            raise _wrong_data(error) from None
+
+    return document
 
 
 def _stored_value(stream: io.BytesIO, root: Any) -> object:
     try:
         return fastavro.schemaless_reader(stream, root, None)
     except Exception as error:  # noqa: BLE001 - the parser of foreign data: whatever it stumbles over is wrong data
-        raise ValueError(
-            f"{type(error).__name__}: {error!s:.200}" if str(error) else "the data ends too soon"
-        ) from None
+        raise _wrong_data(error) from None
+
+
+def _wrong_data(error: Exception) -> ValueError:
+    return ValueError(f"{type(error).__name__}: {error!s:.200}" if str(error) else "the data ends too soon")
 
 
 def _same(value: object) -> Any:

@@ -17,16 +17,13 @@ from odradek.values.exact_numbers import (
     unscaled_bytes,
     whole,
 )
-from odradek.values.formats.framing import after_message_head
 from odradek.values.formats.protobuf_schemas import (
     DATE,
     DECIMAL,
     TIME,
     TIMESTAMP,
     WRAPPED,
-    ProtoFile,
     is_map,
-    message_class,
 )
 from odradek.values.rows import SqlValue
 from odradek.values.times import moment, moment_ms, moment_us, precise_moment
@@ -74,17 +71,6 @@ def decoded_message(
     except protobuf_message.DecodeError as error:
         raise ValueError(str(error) or "not a message") from None
     return _struct(message, kind)
-
-
-def proto_document(file: ProtoFile, data: bytes) -> str:
-    """Returns a message behind its indexes as JSON in one line, to look at. Raises ValueError for other data."""
-    indexes, body = after_message_head(data)
-    message = message_class(file.message_at(indexes))()
-    try:
-        message.ParseFromString(body)
-        return str(json_format.MessageToJson(message, preserving_proto_field_name=True, indent=None))
-    except (protobuf_message.DecodeError, json_format.Error, TypeError, RecursionError) as error:
-        raise ValueError(str(error) or "not a message") from None
 
 
 @lru_cache(maxsize=_MESSAGES_KNOWN)
