@@ -145,6 +145,16 @@ class MetricsSnapshot:
                         sums[text] = sums.get(text, 0.0) + value
         return sums
 
+    def earliest(self, name: str, label: str) -> dict[str, float]:
+        """Returns the smallest value in all brokers, for each value of a label."""
+        least: dict[str, float] = {}
+        for metrics in self.by_broker.values():
+            for texts, value in metrics.get(name, {}).items():
+                text = dict(texts).get(label)
+                if text is not None:
+                    least[text] = min(value, least.get(text, value))
+        return least
+
 
 class ClientTraffic(NamedTuple):
     """What one client did between two scrapes, each second."""

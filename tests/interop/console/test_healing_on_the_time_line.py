@@ -71,4 +71,6 @@ async def test_a_dead_broker_and_the_healing_of_its_replicas_are_on_the_time_lin
                 browser, f"Healed: other brokers have the replicas of dead broker {DEAD}"
             )
             assert TOPIC in healed
+            overview = (await browser.get("/")).text
+            assert f"Healed: other brokers have the replicas of dead broker {DEAD}" in overview
             assert await asyncio.to_thread(replicas, admin) == [{1, 2}] * len(spread)

@@ -26,6 +26,8 @@ class ScriptedListener:
         self.growth: dict[str, tuple[float, float, float, float]] = {}
         self.certificates: dict[str, float] = {}
         self.tokens: dict[str, float] = {}
+        self.healing_due: dict[str, float] = {}
+        self.healing_partitions = 0
         self.slow: Any = []
         self.token = ""
         self.asked: list[str] = []
@@ -64,7 +66,12 @@ class ScriptedListener:
             tokens.add(left_s, labels(owner="User:ann", token_id=token_id))
         idle = gauge("kafka_network_socketserver_networkprocessoravgidle_percent", "?")
         idle.add(0.25)
-        return written([moved, requests, busy, ends, tokens, idle])
+        due = gauge("odradek_controller_healing_due_seconds", "?")
+        for broker, due_s in self.healing_due.items():
+            due.add(due_s, labels(broker=broker))
+        healing = gauge("odradek_controller_healing_partitions", "?")
+        healing.add(self.healing_partitions)
+        return written([moved, requests, busy, ends, tokens, idle, due, healing])
 
 
 @contextmanager

@@ -51,6 +51,16 @@ async def scraped_twice(browser: Browser) -> None:
             await asyncio.sleep(0.01)
 
 
+async def scraped_again(browser: Browser) -> None:
+    """Returns once the console has read its listeners anew."""
+    listeners = browser.console.listeners
+    assert listeners is not None
+    last = listeners.figures.last
+    async with asyncio.timeout(READ_S):
+        while await browser.console.background.run(listeners.figures.get()) is last:
+            await asyncio.sleep(0.01)
+
+
 async def test_a_flood_is_on_the_overview_and_on_the_page_of_clients(
     browser: Browser, listener: ScriptedListener
 ) -> None:
@@ -69,6 +79,23 @@ async def test_a_flood_is_on_the_overview_and_on_the_page_of_clients(
     assert "Client crawler moves 100 % of all bytes" in overview.text
     assert re.search(r"Event loop busy</dt><dd>75 %", overview.text)
     assert "/people/quotas/change?client=crawler" in page.text
+
+
+async def test_what_the_controller_plans_to_mend_is_on_the_overview(
+    browser: Browser, listener: ScriptedListener
+) -> None:
+    listener.healing_due, listener.healing_partitions = {"3": 720.0, EVIL: 900.0}, 17
+    await scraped_twice(browser)
+    overview = await browser.get("/")
+    mended = overview.text.partition('id="mended"')[2].partition("</section>")[0]
+    assert re.search("in 12 min.*The replicas of dead broker 3 are made again", mended, re.DOTALL) is not None
+    assert "lost replicas are being made again: 17" in mended
+    assert "<script>alert" not in overview.text
+    listener.healing_due, listener.healing_partitions = {}, 0
+    await scraped_again(browser)
+    overview = await browser.get("/")
+    assert "Nothing was mended in the last" in overview.text
+    assert "being made again" not in overview.text
 
 
 async def test_two_brokers_are_shown_apart_and_together(

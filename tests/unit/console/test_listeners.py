@@ -13,14 +13,18 @@ from hypothesis import strategies as st
 from odradek.console.listeners.figures import (
     CERTIFICATES,
     FLOOD_BYTES,
+    HEALING_DUE,
+    HEALING_PARTITIONS,
     SLOW_MAX,
     TEXT_MAX,
     TOKENS,
     TROUBLES_MAX,
+    HealingPlan,
     ListenerFigures,
     busiest_brokers,
     certificates_of,
     flooding,
+    healing_plan,
     listener_troubles,
     slow_requests_in,
     stage_shares,
@@ -203,3 +207,18 @@ def test_whatever_json_a_listener_sends_is_read_or_refused(value: Any) -> None:
         assert not isinstance(value, list)
     else:
         assert all(len(row.stages_ms) == 5 for row in rows)
+
+
+def test_the_plan_of_healing_is_that_of_whichever_broker_is_the_controller() -> None:
+    def listed(due: dict[str, float], count: float) -> dict[str, Any]:
+        return {
+            HEALING_DUE: {(("broker", broker),): due_s for broker, due_s in due.items()},
+            HEALING_PARTITIONS: {(): count},
+        }
+
+    snapshot = MetricsSnapshot(at_s=1.0, by_broker={"a": listed({}, 0), "b": listed({"3": 60.0, "2": -5.0}, 4)})
+    assert healing_plan(ListenerFigures(now=snapshot)) == HealingPlan((("2", 0.0), ("3", 60.0)), 4)
+    assert healing_plan(ListenerFigures(now=MetricsSnapshot(at_s=1.0))) == HealingPlan()
+    many = {str(number): float(number) for number in range(1_000)}
+    flooded = healing_plan(ListenerFigures(now=MetricsSnapshot(at_s=1.0, by_broker={"a": listed(many, 1e20)})))
+    assert len(flooded.due_s) == TROUBLES_MAX

@@ -18,7 +18,9 @@ from odradek.telemetry.scraped_metrics import CLIENT_METRICS, ClientTraffic, Met
 CERTIFICATES: Final = "odradek_certificate_expires_seconds"
 TOKENS: Final = "odradek_delegation_token_expires_seconds"
 IDLE: Final = "kafka_network_socketserver_networkprocessoravgidle_percent"
-METRICS: Final = CLIENT_METRICS | {CERTIFICATES, TOKENS, IDLE}
+HEALING_DUE: Final = "odradek_controller_healing_due_seconds"
+HEALING_PARTITIONS: Final = "odradek_controller_healing_partitions"
+METRICS: Final = CLIENT_METRICS | {CERTIFICATES, TOKENS, IDLE, HEALING_DUE, HEALING_PARTITIONS}
 CERTIFICATE_S: Final = 14 * 86_400.0
 """A certificate that ends sooner is a trouble, as for the alert CertificateEnds."""
 TOKEN_S: Final = 3_600.0
@@ -69,6 +71,26 @@ class ListenerFigures:
             for address, broker_id in self.brokers.items()
             if broker_id >= 0 and IDLE in self.now.by_broker.get(address, {})
         }
+
+
+class HealingPlan(NamedTuple):
+    """What the controller plans to make again of dead brokers, and what it makes now."""
+
+    due_s: tuple[tuple[str, float], ...] = ()
+    """Each dead broker, and the seconds until its replicas are made on others, the nearest first."""
+    partition_count: int = 0
+    """The number of partitions whose lost replicas are being made."""
+
+
+def healing_plan(figures: ListenerFigures) -> HealingPlan:
+    """Returns the plan of the controller, whichever broker it is; others have none."""
+    due_s = figures.now.earliest(HEALING_DUE, "broker")
+    counts = [metrics.get(HEALING_PARTITIONS, {}).get((), 0.0) for metrics in figures.now.by_broker.values()]
+    nearest = sorted((left_s, broker[:TEXT_MAX]) for broker, left_s in due_s.items())
+    return HealingPlan(
+        tuple((broker, max(left_s, 0.0)) for left_s, broker in nearest[:TROUBLES_MAX]),
+        round(max(counts, default=0.0)),
+    )
 
 
 class BusiestBroker(NamedTuple):

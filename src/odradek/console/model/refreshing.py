@@ -70,6 +70,7 @@ GROUPS_MAX: Final = 2_000
 """The number of groups whose members and lag are read; others are listed only."""
 SETTINGS_MAX: Final = 200
 """The number of topics with replicas out of sync whose min.insync.replicas is read."""
+REASSIGNMENTS_AGE_S: Final = 5.0
 MOVES_AGE_S: Final = 2.0
 """The time for which pages share a reading of the moves under way."""
 DETAILS_MAX: Final = 100
@@ -101,6 +102,9 @@ class ClusterModel:
         self.access: Final = AccessReader(self._admin, clock)
         self.time_line: Final[ClusterTimeLine] = ClusterTimeLine() if before is None else before.time_line
         self.moves: Final = SharedReading(partial(read_progress, self._admin), clock, MOVES_AGE_S)
+        self.reassignments: Final = SharedReading(
+            self._read_reassignments, clock, REASSIGNMENTS_AGE_S, share=SHARE
+        )
         history = LagHistory() if before is None else before.groups.history
         self.groups: Final[GroupReader] = GroupReader(
             self._admin, self.reader, clock, lambda: self.snapshot, history
@@ -235,6 +239,9 @@ class ClusterModel:
         out_of_sync = [topic.name for topic in topics.values() if topic.under_replicated or topic.offline]
         min_isr = await self._min_isr(out_of_sync[:SETTINGS_MAX])
         self._change_brokers(topics=topics, partitions=partitions, min_isr=min_isr)
+
+    async def _read_reassignments(self) -> int:
+        return len(await readable(self._admin.list_reassignments(timeout_s=CALL_S)))
 
     async def _min_isr(self, topics: Iterable[str]) -> dict[str, int]:
         resources = [ConfigResource.topic(name) for name in topics]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from odradek.console.model.snapshot import UNKNOWN, BrokerFigures, ModelSnapshot, PartitionFigures
@@ -35,6 +36,10 @@ LEVELS: Final[Mapping[str, str]] = {
     "more": "note",
 }
 """Each kind of event, and how serious it is."""
+MENDED: Final = frozenset(
+    {"broker_back", "leader_back", "elected", "isr_grown", "preferred", "healing", "healed"}
+)
+"""The kinds of what the cluster does about a failure by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,3 +185,7 @@ class ClusterTimeLine:
     def events(self) -> list[ClusterEvent]:
         """Returns the events, the newest first."""
         return list(reversed(self._events))
+
+    def mended(self, events_max: int) -> list[ClusterEvent]:
+        """Returns the last events by which the cluster mended itself, the newest first."""
+        return list(islice((event for event in self.events() if event.kind in MENDED), events_max))

@@ -7,7 +7,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from odradek.console.listeners.figures import listener_troubles
+from odradek.console.listeners.figures import healing_plan, listener_troubles
 from odradek.console.model.snapshot import UNKNOWN, ModelSnapshot
 from odradek.console.pages.traffic import known_figures
 from odradek.console.pictures.bars import broker_bars, racks_of, used_length
@@ -17,6 +17,7 @@ from odradek.console.web.visit import Visit
 
 LARGEST_MAX: Final = 24
 TROUBLES_MAX: Final = 50
+MENDED_MAX: Final = 5
 
 
 async def show(visit: Visit) -> Response:
@@ -26,8 +27,17 @@ async def show(visit: Visit) -> Response:
     figures = await known_figures(visit)
     troubles = [*visit.model.troubles(), *listener_troubles(figures)]
     troubles.sort(key=lambda trouble: -trouble.level)
+    line, now_ms = visit.model.time_line, visit.console.clock.wall_ms()
+    await visit.run(visit.model.reassignments.begin())
     return visit.render(
         "overview.html",
+        mended=[
+            (event, max(0, (now_ms - event.at_ms) / 1000)) for event in line.mended(MENDED_MAX)
+        ],
+        watched_s=None if line.since_ms < 0 else max(0, (now_ms - line.since_ms) / 1000),
+        healing=healing_plan(figures),
+        moving=visit.model.reassignments.last or 0,
+        catching_up=[broker for broker in snapshot.brokers if broker.is_alive and broker.out_of_sync],
         active="overview",
         troubles=troubles[:TROUBLES_MAX],
         troubles_left_out=max(0, len(troubles) - TROUBLES_MAX),
