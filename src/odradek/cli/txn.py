@@ -27,7 +27,6 @@ else:
     decision = lazy("odradek.spark.exactly_once.decision")
     transaction_descriptions = lazy("odradek.client.admin.transaction_descriptions")
 
-_ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 _COLUMNS: Final = (
     "transaction",
     "state",
@@ -209,19 +208,7 @@ def open_transactions(
     admin: Admin, partitions: Iterable[TopicPartition]
 ) -> list[transaction_descriptions.OpenTransaction]:
     """Returns the open transactions in each of them."""
-    return [
-        transaction_descriptions.OpenTransaction(
-            partition=tp,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
-            coordinator_epoch=producer.coordinator_epoch,
-            start_offset=producer.transaction_start_offset,
-            last_timestamp_ms=producer.last_timestamp_ms,
-        )
-        for tp, producers in admin.describe_producers(partitions).items()
-        for producer in producers
-        if producer.transaction_start_offset is not None
-    ]
+    return transaction_descriptions.open_transactions_in(admin.describe_producers(partitions))
 
 
 def hanging(admin: Admin, topics: Iterable[str], before_ms: int) -> list[OpenTransaction]:
@@ -242,19 +229,10 @@ def hanging(admin: Admin, topics: Iterable[str], before_ms: int) -> list[OpenTra
     ]
     if not suspects:
         return []
-    producer_ids = sorted({suspect.producer_id for suspect in suspects})
-    listed = admin.list_transactions(producer_ids=producer_ids)
-    alive = [
-        transaction_listing.transactional_id
-        for transaction_listing in listed
-        if transaction_listing.state not in _ENDED
-    ]
-    known = {
-        (transaction.producer_id, tp)
-        for transaction in (admin.describe_transactions(alive) if alive else {}).values()
-        for tp in transaction.partitions
-    }
-    return [suspect for suspect in suspects if (suspect.producer_id, suspect.partition) not in known]
+    listed = admin.list_transactions(producer_ids=sorted({suspect.producer_id for suspect in suspects}))
+    alive = transaction_descriptions.ids_not_ended(listed)
+    described = admin.describe_transactions(alive) if alive else {}
+    return transaction_descriptions.hanging_among(suspects, described.values())
 
 
 def _hanging_row(open_transaction: OpenTransaction) -> tuple[object, ...]:

@@ -25,6 +25,7 @@ from odradek.console.pages import (
     topic_changes,
     topics,
     traffic,
+    transactions,
     users,
 )
 from odradek.console.pages.sql import editor as sql_editor
@@ -41,6 +42,7 @@ PAGES: Final[tuple[ConsolePage, ...]] = (
     *topic.PAGES,
     *group_changes.PAGES,
     *groups.PAGES,
+    *transactions.PAGES,
     *dead_letters.PAGES,
     *cluster.PAGES,
     *users.PAGES,

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from tests.kit.blocking_wire import BlockingWire, parse_address
+
 from odradek.client import (
     Acl,
     AclOperation,
@@ -27,11 +29,13 @@ from odradek.pipelines.outline import OutputOutline, ProgramKind, ProgramOutline
 from odradek.pipelines.status import STATUS_TOPIC, Phase, PipelineStatus, RunFailure
 from odradek.pipelines.store import PipelineStore
 from odradek.protocol import RequestHeader, api_by_name, decode_response, encode_request_chunks
+from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.messages.groups.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     Subtopology,
     Topology,
 )
+from odradek.records.builder import BatchBuilder
 from odradek.sql.rest_client import RestClient
 from odradek.testing import LocalBroker
 
@@ -90,6 +94,7 @@ def objects_of_every_kind(broker: LocalBroker, sql: RestClient) -> Iterator[None
         open_producer.begin_transaction()
         open_producer.send("held", b"x", partition=0)
         open_producer.flush()
+        begin_hanging(broker.address, "held", 0)
         admin.alter_group_offsets(GROUP, {TopicPartition("flights", 0): 2, TopicPartition("flights", 1): 0})
         admin.alter_group_offsets(HELD_GROUP, {TopicPartition("held", 0): 0})
         admin.alter_share_group_offsets(SHARE_GROUP, {TopicPartition("flights", 2): 1})
@@ -129,6 +134,19 @@ def _streams_member(address: str) -> None:
         (size,) = struct.unpack(">i", _exactly(wire, 4))
         _, response = decode_response(api.key, 0, memoryview(_exactly(wire, size)))
     assert response.error_code == 0, response
+
+
+def begin_hanging(address: str, topic: str, partition: int, producer_id: int = 987_654) -> None:
+    """Writes a record of a transaction that no coordinator knows. The broker must not verify partitions (KIP-890)."""
+    builder = BatchBuilder()
+    builder.append(1_700_000_000_000, None, b"half of a transfer")
+    batch = builder.build(producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
+    partitions = [PartitionProduceData(index=partition, records=batch)]
+    data = TopicProduceData(name=topic, partition_data=partitions)
+    with BlockingWire(parse_address(address)) as wire:
+        request = ProduceRequest(transactional_id="lost", acks=-1, timeout_ms=10_000, topic_data=[data])
+        response = wire.ask(request, 11)
+    assert response.responses[0].partition_responses[0].error_code == 0, response
 
 
 def _exactly(wire: socket.socket, size: int) -> bytes:

@@ -51,6 +51,9 @@ PLAIN = {
     "/group": [f"/group?id={name}" for name in (GROUP, HELD_GROUP, SHARE_GROUP, STREAMS_GROUP)],
     "/group/reset": [f"/group/reset?id={GROUP}"],
     "/group/delete": [f"/group/delete?id={GROUP}"],
+    "/transactions": ["/transactions", "/transactions?find=1&minutes=0"],
+    "/transactions/terminate": ["/transactions/terminate?id=payments"],
+    "/transactions/abort": ["/transactions?find=1&minutes=0 a[href^='/transactions/abort']"],
     "/dead-letters": ["/dead-letters"],
     "/dead-letters/{name}": [f"/dead-letters/{DEAD}"],
     "/dead-letters/{name}/redrive": [f"/dead-letters/{DEAD}/redrive"],
@@ -128,6 +131,7 @@ def broker() -> Iterator[LocalBroker]:
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
         "odradek.audit.sinks": "topic",
+        "transaction.partition.verification.enable": "false",
     }
     with LocalBroker(settings) as running:
         yield running

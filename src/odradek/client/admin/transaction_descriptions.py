@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from odradek.model.ids import TopicPartition
@@ -66,3 +67,38 @@ class FeatureDescription:
     name: str
     supported: tuple[int, int]
     finalized: int
+
+
+_ENDED_STATES = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
+
+
+def open_transactions_in(
+    described: Mapping[TopicPartition, Iterable[ProducerDescription]],
+) -> list[OpenTransaction]:
+    """Returns the transactions that are open in partitions whose producers were described."""
+    return [
+        OpenTransaction(
+            partition=tp,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            coordinator_epoch=producer.coordinator_epoch,
+            start_offset=producer.transaction_start_offset,
+            last_timestamp_ms=producer.last_timestamp_ms,
+        )
+        for tp, producers in described.items()
+        for producer in producers
+        if producer.transaction_start_offset is not None
+    ]
+
+
+def ids_not_ended(listings: Iterable[TransactionListing]) -> list[str]:
+    """Returns the transactional ids whose coordinators may still have a transaction to end."""
+    return [listing.transactional_id for listing in listings if listing.state not in _ENDED_STATES]
+
+
+def hanging_among(
+    suspects: Iterable[OpenTransaction], described: Iterable[TransactionDescription]
+) -> list[OpenTransaction]:
+    """Returns the open transactions that no coordinator will ever end: none knows them as open in their partition."""
+    known = {(transaction.producer_id, tp) for transaction in described for tp in transaction.partitions}
+    return [suspect for suspect in suspects if (suspect.producer_id, suspect.partition) not in known]

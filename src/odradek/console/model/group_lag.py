@@ -107,6 +107,8 @@ class LagReason:
 
     kind: str
     values: Mapping[str, str | int] = field(default_factory=dict)
+    transactional_id: str = ""
+    """The transaction that is the cause, where its coordinator is known."""
 
 
 REASONS: Final = (
@@ -152,7 +154,8 @@ def _held_back(_: GroupDetail, late: Sequence[PartitionLag]) -> Iterator[LagReas
         values["transaction"] = (
             "?" if first is None else first.transactional_id or f"producer {first.producer_id}"
         )
-        yield LagReason(kind="held_back", values=values)
+        name = "" if first is None else first.transactional_id
+        yield LagReason(kind="held_back", values=values, transactional_id=name)
 
 
 def _unassigned(group: GroupDetail, late: Sequence[PartitionLag]) -> Iterator[LagReason]:

@@ -178,4 +178,4 @@ def _of_transactions(snapshot: ModelSnapshot) -> Iterator[Trouble]:
         "partitions": ", ".join(names) + more or "–",
     }
     level = Urgency.WARNING if oldest.open_ms > HANGS_AFTER_MS else Urgency.NOTE
-    yield Trouble(kind="transaction_open", level=level, values=values)
+    yield Trouble(kind="transaction_open", level=level, values=values, path="/transactions")
