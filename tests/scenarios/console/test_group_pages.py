@@ -75,10 +75,10 @@ async def test_a_group_without_members_says_so_and_how_old_its_lag_is(
     listed = await browser.get("/groups", params={"search": "BILL"})
     assert "billing" in listed.text
     async with asyncio.timeout(READ_S):
-        while (row := listed_row(listed.text, "billing"))[2] == "–":
+        while (cells := listed_row(listed.text, "billing"))[2] == "–":
             listed = await browser.get("/groups", params={"search": "BILL", "sort": "time"})
-    assert row[1] == "6"
-    assert re.fullmatch("[0-9]+ s", row[2]) is not None, "how long the first unread record waits"
+    assert cells[1] == "6"
+    assert re.fullmatch("[0-9]+ s", cells[2]) is not None, "how long the first unread record waits"
     page = await browser.get(page_of("billing"))
     assert "It is behind because it has no member: 6 records wait" in page.text
     row = page.text.partition(f">{topic}-0</a>")[2].partition("</tr>")[0]

@@ -52,7 +52,7 @@ async def scraped_twice(browser: Browser) -> None:
 
 
 async def scraped_again(browser: Browser) -> None:
-    """Returns once the console has read its listeners anew."""
+    """Returns once the console has read its listeners again."""
     listeners = browser.console.listeners
     assert listeners is not None
     last = listeners.figures.last

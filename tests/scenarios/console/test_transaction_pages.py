@@ -15,6 +15,7 @@ from tests.scenarios.console.conftest import HOSTS, Browser, browser_of, login_o
 from tests.scenarios.console.test_pages import READ_S, seen
 
 from odradek.client import Admin, Consumer, NewPassword, NewTopic, Producer
+from odradek.client.admin.transaction_descriptions import open_transactions_in
 from odradek.console.model import refreshing, transaction_ending
 from odradek.console.model.transaction_reading import read_long_transactions
 from odradek.console.web.console import ANONYMOUS, ConsoleOptions
@@ -102,7 +103,7 @@ async def test_a_transaction_that_hangs_is_found_shown_and_ended(
     assert "They wait at offset 0" in preview.text
     assert "2 offsets are behind it" in preview.text
     assert await asyncio.to_thread(open_ids, admin, HANGS) == [PRODUCER_ID], "a look ends nothing"
-    forged = await browser.post(abort_path(), **fields_of(preview.text))
+    forged = await browser.post(abort_path(), None, **fields_of(preview.text))
     assert forged.status_code == 403
     stale = await browser.submit(abort_path(), **{**fields_of(preview.text), "start": "7"})
     assert stale.status_code == 400
@@ -195,15 +196,13 @@ async def test_a_search_goes_on_where_it_stopped_and_refuses_nonsense(
 
 async def test_a_read_only_console_ends_nothing(broker: LocalBroker, admin: Admin) -> None:
     await asyncio.to_thread(begin_hanging, broker.address, TOPIC, HANGS.partition, PRODUCER_ID)
-    async with browser_of(
-        ConsoleOptions(bootstrap=broker.address, hosts=HOSTS, read_only=True)
-    ) as browser:
+    async with browser_of(ConsoleOptions(bootstrap=broker.address, hosts=HOSTS, read_only=True)) as browser:
         preview = await browser.get(abort_path())
         assert 'class="danger"' not in preview.text
         refused = await browser.submit(abort_path(), **fields_of(preview.text))
         assert refused.status_code == 403
     assert await asyncio.to_thread(open_ids, admin, HANGS) == [PRODUCER_ID]
-    [hanging] = transaction_ending.open_transactions_in(
+    [hanging] = open_transactions_in(
         {HANGS: (await asyncio.to_thread(admin.describe_producers, [HANGS]))[HANGS]}
     )
     await asyncio.to_thread(admin.abort_transaction, hanging)

@@ -194,12 +194,10 @@ def test_a_step_reads_few_schemas_and_none_after_its_time(registry: RegistryOfId
 
 def test_a_search_sees_no_more_of_a_masked_value_than_its_reader(registry: RegistryOfIds) -> None:
     rule = MaskRule(topics=("pay*",), names=frozenset({"item"}))
-    sight = RecordSight(
-        masks=RecordMasks([rule]), decoder=RecordDecoder(registry.terms, ShiftedClock())
-    )
+    sight = RecordSight(masks=RecordMasks([rule]), decoder=RecordDecoder(registry.terms, ShiftedClock()))
     outcomes = []
-    for item in ("tea", "milk"):
-        value = framed(1, written(ORDER, {"item": item, "raw": 5}))
+    for drink in ("tea", "milk"):
+        value = framed(1, written(ORDER, {"item": drink, "raw": 5}))
         record = ConsumerRecord(
             topic="payments", partition=0, offset=0, timestamp_ms=0, timestamp_type=0, key=None, value=value,
             headers=(), leader_epoch=0,
@@ -219,5 +217,9 @@ def test_a_search_sees_no_more_of_a_masked_value_than_its_reader(registry: Regis
 
 def test_bytes_of_protobuf_are_base64_and_floats_short() -> None:
     message = ALL(h=b"\xff\x00", d=0.1, e=float("-inf"))
-    assert message_document(message) == {"d": 0.1, "e": "-Infinity", "h": base64.b64encode(b"\xff\x00").decode()}
+    assert message_document(message) == {
+        "d": 0.1,
+        "e": "-Infinity",
+        "h": base64.b64encode(b"\xff\x00").decode(),
+    }
     assert struct.unpack("<f", struct.pack("<f", 0.1))[0] != 0.1

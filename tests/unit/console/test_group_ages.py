@@ -101,7 +101,7 @@ async def test_many_groups_are_read_in_turn_and_few_are_kept() -> None:
     source = WrittenSource(MovedClock())
     ages = ages_of(source)
     names = [f"g{number}" for number in range(KEPT_MAX + GROUPS_AT_ONCE)]
-    source.positions = dict.fromkeys(names, {})
+    source.positions = {name: {} for name in names}
     for _ in range(0, len(names), GROUPS_AT_ONCE):
         await ages.begin(names, wait_s=60.0)
         source.clock.now_s += 0.001

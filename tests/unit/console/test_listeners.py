@@ -19,8 +19,8 @@ from odradek.console.listeners.figures import (
     TEXT_MAX,
     TOKENS,
     TROUBLES_MAX,
-    HealingPlan,
     ListenerFigures,
+    PlannedHealing,
     busiest_brokers,
     certificates_of,
     flooding,
@@ -216,9 +216,13 @@ def test_the_plan_of_healing_is_that_of_whichever_broker_is_the_controller() -> 
             HEALING_PARTITIONS: {(): count},
         }
 
-    snapshot = MetricsSnapshot(at_s=1.0, by_broker={"a": listed({}, 0), "b": listed({"3": 60.0, "2": -5.0}, 4)})
-    assert healing_plan(ListenerFigures(now=snapshot)) == HealingPlan((("2", 0.0), ("3", 60.0)), 4)
-    assert healing_plan(ListenerFigures(now=MetricsSnapshot(at_s=1.0))) == HealingPlan()
+    snapshot = MetricsSnapshot(
+        at_s=1.0, by_broker={"a": listed({}, 0), "b": listed({"3": 60.0, "2": -5.0}, 4)}
+    )
+    assert healing_plan(ListenerFigures(now=snapshot)) == PlannedHealing((("2", 0.0), ("3", 60.0)), 4)
+    assert healing_plan(ListenerFigures(now=MetricsSnapshot(at_s=1.0))) == PlannedHealing()
     many = {str(number): float(number) for number in range(1_000)}
-    flooded = healing_plan(ListenerFigures(now=MetricsSnapshot(at_s=1.0, by_broker={"a": listed(many, 1e20)})))
+    flooded = healing_plan(
+        ListenerFigures(now=MetricsSnapshot(at_s=1.0, by_broker={"a": listed(many, 1e20)}))
+    )
     assert len(flooded.due_s) == TROUBLES_MAX

@@ -73,7 +73,7 @@ class ListenerFigures:
         }
 
 
-class HealingPlan(NamedTuple):
+class PlannedHealing(NamedTuple):
     """What the controller plans to make again of dead brokers, and what it makes now."""
 
     due_s: tuple[tuple[str, float], ...] = ()
@@ -82,12 +82,12 @@ class HealingPlan(NamedTuple):
     """The number of partitions whose lost replicas are being made."""
 
 
-def healing_plan(figures: ListenerFigures) -> HealingPlan:
+def healing_plan(figures: ListenerFigures) -> PlannedHealing:
     """Returns the plan of the controller, whichever broker it is; others have none."""
     due_s = figures.now.earliest(HEALING_DUE, "broker")
     counts = [metrics.get(HEALING_PARTITIONS, {}).get((), 0.0) for metrics in figures.now.by_broker.values()]
     nearest = sorted((left_s, broker[:TEXT_MAX]) for broker, left_s in due_s.items())
-    return HealingPlan(
+    return PlannedHealing(
         tuple((broker, max(left_s, 0.0)) for left_s, broker in nearest[:TROUBLES_MAX]),
         round(max(counts, default=0.0)),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
 from odradek.client.consumer.unread_ages import PARTITIONS_MAX
@@ -17,6 +18,7 @@ from odradek.console.model.snapshot import UNKNOWN
 from odradek.model.errors import OdradekError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock
+from odradek.runtime.shielded import outcome_of
 from odradek.telemetry import events
 
 _log = events.get("console")
@@ -82,7 +84,9 @@ class GroupAges:
             self._task = asyncio.get_running_loop().create_task(self._read(due))
             self._task.add_done_callback(self._is_read)
         if wait_s > 0:
-            await asyncio.wait([self._task], timeout=wait_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await outcome_of(self._task)
 
     def _due(self, names: Iterable[str]) -> list[str]:
         now_s = self._clock.monotonic()

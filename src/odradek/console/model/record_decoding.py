@@ -136,9 +136,7 @@ class RecordDecoder:
             self._readers.move_to_end(schema_id)
             return reader
 
-    def reader_of(
-        self, schema_id: int, page: DecodedPage, deadline_s: float
-    ) -> tuple[_Reader | None, bool]:
+    def reader_of(self, schema_id: int, page: DecodedPage, deadline_s: float) -> tuple[_Reader | None, bool]:
         """Returns how values of a schema are read, and whether the registry was asked; None for one that is not known by the
         deadline."""
         reader = self._known(schema_id)

@@ -240,9 +240,7 @@ def _header_test(text: str) -> Callable[[FilteredRecord], bool]:
     )
 
 
-def _document_test(
-    condition: JsonCondition, document_of: DocumentOf
-) -> Callable[[FilteredRecord], bool]:
+def _document_test(condition: JsonCondition, document_of: DocumentOf) -> Callable[[FilteredRecord], bool]:
     holds = condition.test()
 
     def test(record: FilteredRecord) -> bool:

@@ -1,8 +1,8 @@
 """Transactions that someone has to end: found, looked at closely before they are ended, and ended exactly as they were shown.
 
-Two kinds hold readers of committed records back. One that its coordinator knows is ended there: its producer is fenced, and its
-records are aborted in all partitions. One that no coordinator knows any more *hangs*: it is ended in its partition, by the abort
-marker that it lacks. To write that marker for a transaction of the first kind would tear it apart, so it is refused.
+Two kinds hold readers of committed records back. One that its coordinator knows is ended there: its producer is fenced, and
+its records are aborted in all partitions. One that no coordinator knows any more *hangs*: it is ended in its partition, by
+the abort marker that it lacks. To write that marker for a transaction of the first kind would tear it apart, so it is refused.
 """
 
 from __future__ import annotations

@@ -73,7 +73,10 @@ async def may_write_transactions(visit: Visit, transactional_id: str | None = No
         and acl.pattern.covers(transactional_id)
     ]
     judge = AclJudge(about, settings)
-    hosts = {LOCAL_HOST, *(acl.host for acl in about)}  # the console's address, as brokers see it, is not known here
+    hosts = {
+        LOCAL_HOST,
+        *(acl.host for acl in about),
+    }  # the console's address, as brokers see it, is not known here
     return any(
         judge.judge(
             f"User:{visit.principal}",

@@ -31,9 +31,7 @@ async def show(visit: Visit) -> Response:
     await visit.run(visit.model.reassignments.begin())
     return visit.render(
         "overview.html",
-        mended=[
-            (event, max(0, (now_ms - event.at_ms) / 1000)) for event in line.mended(MENDED_MAX)
-        ],
+        mended=[(event, max(0, (now_ms - event.at_ms) / 1000)) for event in line.mended(MENDED_MAX)],
         watched_s=None if line.since_ms < 0 else max(0, (now_ms - line.since_ms) / 1000),
         healing=healing_plan(figures),
         moving=visit.model.reassignments.last or 0,

@@ -1,8 +1,8 @@
 """Messages of Protobuf as documents to look at and to search: what their JSON has, with fields by their own names.
 
 The meaning is that of Protobuf's own JSON mapping, with one difference: integers of 64 bits are numbers, where that mapping has
-texts for the sake of JavaScript. A message of `google.protobuf`, such as a Timestamp, has the form that the mapping gives it. How
-the fields of a message are read is decided once for its type, so a search through many records pays for it once.
+texts for the sake of JavaScript. A message of `google.protobuf`, such as a Timestamp, has the form that the mapping gives it.
+How the fields of a message are read is decided once for its type, so a search through many records pays for it once.
 """
 
 from __future__ import annotations
@@ -79,11 +79,9 @@ def _field(field: FieldDescriptor) -> _Convert | None:
     """Returns how the value of a field is read; None for a value that stays as it is."""
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         key, content = field.message_type.fields
-        convert = _single(content)
+        read = _single(content) or _same
         name = _flag if key.type == key.TYPE_BOOL else str
-        if convert is None:
-            return lambda entries: {name(key): value for key, value in entries.items()}
-        return lambda entries: {name(key): convert(entries[key]) for key in entries}
+        return lambda entries: {name(key): read(entries[key]) for key in entries}
     convert = _single(field)
     if not field.is_repeated:
         return convert
@@ -105,6 +103,10 @@ def _single(field: FieldDescriptor) -> _Convert | None:
         names = {value.number: value.name for value in reversed(field.enum_type.values)}
         return lambda number: names.get(number, number)
     return None
+
+
+def _same(value: object) -> object:
+    return value
 
 
 def _flag(value: bool) -> str:
