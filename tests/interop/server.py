@@ -16,9 +16,10 @@ from benchmarks.peer import PeerAbsentError
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.interop import logins, wire
 from tests.kit.cluster import peak_memory_bytes
+from tests.kit.waiting import PATIENCE_S
 
 ADMIN_SECONDS_MAX = 20.0
-LOG_SECONDS_MAX = 2.0
+LOG_SECONDS_MAX = PATIENCE_S
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import shutil
 from typing import Any
 
 import pytest
+from tests.kit.waiting import PATIENCE_S
 
 from odradek.broker.cluster.membership import ClusterMembership
 from odradek.broker.replicas.maintenance import ReplicaMaintenance
@@ -239,7 +240,7 @@ async def test_work_in_the_background_comes_to_its_end_before_what_it_works_on_i
 
     monkeypatch.setattr(ReplicaMaintenance, "write_checkpoints", write)
     broker = await scene.start(log_flush_offset_checkpoint_interval_ms="1")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await begun.wait()
     await broker.stop()
     assert rounds == ["begun", "ended"] * (len(rounds) // 2)
@@ -254,7 +255,7 @@ async def test_background_work_that_fails_is_tried_again(scene: Any, monkeypatch
 
     monkeypatch.setattr(ReplicaMaintenance, "write_checkpoints", write)
     await scene.start(log_flush_offset_checkpoint_interval_ms="1")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await failed.acquire()
         await failed.acquire()
 
@@ -275,7 +276,7 @@ async def test_one_partition_that_cannot_be_cleaned_keeps_no_other_from_it(
         return real(self, now_ms, **more)
 
     monkeypatch.setattr(Log, "apply_retention", retain)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while (await wire.fetch("b", 0)).error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
             await broker.context.replicas.maintenance.apply_retention()
     assert await wire.values("a") == [b"x" * 1000]

@@ -47,7 +47,7 @@ def create(admin: Any, topic: str, partitions: int = 3, replicas: int = 3, **con
 
 
 def topic_of(admin: Any, topic: str) -> Any:
-    return admin.list_topics(topic, timeout=10).topics[topic]
+    return admin.list_topics(topic, timeout=60).topics[topic]
 
 
 class Acknowledged:
@@ -92,7 +92,7 @@ def read_all(address: str, topic: str, wanted: int) -> Counter[bytes]:
             "isolation.level": "read_committed",
         }
     )
-    partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+    partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
     consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in partitions])
     counter: Counter[bytes] = Counter()
     deadline = time.monotonic() + _WAIT_SECONDS
@@ -124,7 +124,7 @@ def test_every_broker_tells_the_same(cluster: Cluster, admin: Any) -> None:
     create(admin, "known", partitions=4)
 
     answers = [
-        admin_module.AdminClient({"bootstrap.servers": broker.address}).list_topics("known", timeout=10)
+        admin_module.AdminClient({"bootstrap.servers": broker.address}).list_topics("known", timeout=60)
         for broker in cluster.brokers
     ]
 

@@ -18,6 +18,7 @@ from benchmarks.odradek_node import OdradekNode, serve_command, serve_environmen
 from confluent_kafka.admin import AdminClient
 from tests.interop import wire
 from tests.interop.server import Server
+from tests.kit.waiting import eventually
 
 START_SECONDS_MAX = 20
 REQUEST_TIMED_OUT = 7
@@ -294,12 +295,11 @@ def test_the_space_of_a_deleted_topic_is_free_soon(start):
         assert wire.produce(peer, "t", wire.batch(wire.records(bytes(500_000)), 1)).error_code == 0
     admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 2})
     admin.delete_topics(["t"])["t"].result(20)
-    for _ in range(500):
-        left = [path.name for path in node.data_directory.iterdir() if path.name.startswith("t-0")]
-        if not left:
-            break
-        time.sleep(0.02)
-    assert left == []
+    eventually(
+        lambda: [path.name for path in node.data_directory.iterdir() if path.name.startswith("t-0")],
+        "no file of the deleted topic",
+        holds=lambda names: not names,
+    )
     open_files = [
         link.readlink().name for link in Path(f"/proc/{node.pid}/fd").iterdir() if link.is_symlink()
     ]

@@ -38,7 +38,7 @@ def _end(bootstrap, name):
         {**logins.librdkafka(bootstrap), "group.id": "end", "enable.auto.commit": False, "log_level": 2}
     )
     try:
-        return consumer.get_watermark_offsets(ck.TopicPartition(name, 0), timeout=10)[1]
+        return consumer.get_watermark_offsets(ck.TopicPartition(name, 0), timeout=60)[1]
     finally:
         consumer.close()
 
@@ -76,7 +76,7 @@ def _kafka_python(bootstrap, name):
         sent = [producer.send(name, value=b"%d" % number, partition=0) for number in range(RECORDS)]
         assert [acknowledged.get(timeout=30).offset for acknowledged in sent] == list(range(RECORDS))
     finally:
-        producer.close(timeout=10)
+        producer.close(timeout=60)
 
 
 def _aiokafka(bootstrap, name):

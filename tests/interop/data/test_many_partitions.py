@@ -63,8 +63,8 @@ def test_metadata_lists_every_one_of_many_topics(bootstrap, server):
     names = [f"breadth-{number}" for number in range(60)]
     for future in admin.create_topics([NewTopic(name, 2, 1) for name in names]).values():
         future.result(20)
-    server.eventually(lambda: set(names) <= set(admin.list_topics(timeout=10).topics))
-    listed = admin.list_topics(timeout=10).topics
+    server.eventually(lambda: set(names) <= set(admin.list_topics(timeout=60).topics))
+    listed = admin.list_topics(timeout=60).topics
     assert {name: len(listed[name].partitions) for name in names} == dict.fromkeys(names, 2)
     for future in admin.delete_topics(names).values():
         future.result(20)

@@ -225,7 +225,7 @@ def test_offsets_are_kept_for_who_comes_next(member, bootstrap, group, topic):
     until(lambda: len(second.values) >= 4, second)
     assert sorted(map(int, second.values)) == [40, 41, 42, 43]
     places = [ck.TopicPartition(name, number) for number in range(4)]
-    assert [record.offset for record in second.consumer.committed(places, timeout=10)] == [10] * 4
+    assert [record.offset for record in second.consumer.committed(places, timeout=60)] == [10] * 4
 
 
 def test_offsets_are_committed_in_a_transaction(member, bootstrap, topic):

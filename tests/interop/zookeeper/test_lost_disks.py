@@ -80,7 +80,7 @@ def test_the_last_replica_in_sync_that_lost_its_disk_does_not_lead(cluster: Clus
         broker.wait_until_ready()
 
     everyone = admin_of(last)
-    eventually(lambda: len(everyone.list_topics(timeout=10).brokers) == 3)
+    eventually(lambda: len(everyone.list_topics(timeout=60).brokers) == 3)
     partition = topic_of(everyone, "t").partitions[0]
     assert (partition.leader, partition.isrs) == (NO_LEADER, [last.node_id])
     elect_uncleanly(last, "t-0")

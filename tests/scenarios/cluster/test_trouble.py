@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.waiting import PATIENCE_S
 
 from odradek.cluster.image import ClusterImage
 from odradek.cluster.registration import SPEAKS, Registration, register, registered
@@ -21,7 +22,7 @@ TAKEN = KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, "another broker has 
 async def test_a_broker_whose_id_was_taken_ends(scene: Any, wire: Any) -> None:
     link = scene.broker.context.cluster
     link.failed.set_exception(TAKEN)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         assert await scene.broker.fatal.wait()
 
 

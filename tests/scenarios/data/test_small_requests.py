@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.kit.waiting import until
+from tests.kit.waiting import PATIENCE_S, until
 from tests.scenarios.one_broker import Scene, Wire, batch_of, produce_request
 
 from odradek.broker.handlers.data import produce
@@ -192,7 +192,7 @@ async def test_a_client_that_leaves_gives_up_its_wait(
         acknowledgement = await pending
         leaver.abort()
         scene.forget(leaver)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             with pytest.raises(asyncio.CancelledError):
                 await acknowledgement
     assert (await pair.produce("t", [b"b"])).base_offset == 1

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
+from tests.kit.waiting import PATIENCE_S
 from tests.scenarios.groups.test_classic_groups import Member as ClassicMember
 from tests.scenarios.one_broker import Scene, Wire, batch_of
 from tests.scenarios.transactions.transactional_producer import EPOCHS, TransactionalProducer
@@ -160,7 +161,7 @@ async def share_group(scene: Scene, wire: Wire, number: int) -> None:
         beat = ShareGroupHeartbeatRequest(
             group_id=group, member_id=member_id, member_epoch=0, subscribed_topic_names=["t"]
         )
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 response = await own.call("ShareGroupHeartbeat", 1, beat)
                 assert response.error_code == 0

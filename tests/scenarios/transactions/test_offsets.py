@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.kit.waiting import until
+from tests.kit.waiting import PATIENCE_S, until
 
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.groups.offset_commit import (
@@ -87,7 +87,7 @@ class Producer:
                 TxnOffsetCommitRequestTopic(name=topic, topic_id=topic_id, partitions=[request_partition])
             ],
         ).replace(**changes)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 response = await self.wire.call("TxnOffsetCommit", self.version, request)
                 code = ErrorCode.of(response.topics[0].partitions[0].error_code)

@@ -7,7 +7,7 @@ import shutil
 from typing import Any
 
 import pytest
-from tests.kit.waiting import until
+from tests.kit.waiting import PATIENCE_S, until
 from tests.scenarios.transactions.transactional_producer import (
     CLASSIC,
     EPOCHS,
@@ -255,7 +255,7 @@ async def test_a_broker_that_died_in_the_middle_of_an_end_finishes_it(
     with monkeypatch.context() as patch:
         held = PausedMarkers(patch, after=markers)
         assert await producer.end(commit=commit) is ErrorCode.NONE
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             await held.reached.wait()
         assert (await producer.state()).transaction_state.startswith("Prepare")
         shutil.copytree(scene.directory / "data", scene.directory / "copy" / "data")
@@ -294,7 +294,7 @@ async def test_while_a_transaction_is_completed_the_next_must_wait(
     await producer.write(b"v")
     held = PausedMarkers(monkeypatch, after=1)
     await producer.end()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await held.reached.wait()
     again = producer.end_request(commit=True)
     for request in (again, again.replace(committed=False)):
@@ -317,7 +317,7 @@ async def test_a_topic_deleted_meanwhile_holds_nothing_up(
     await producer.write(b"v", [0], topic="gone")
     held = PausedMarkers(monkeypatch, after=0)
     await producer.end()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await held.reached.wait()
     await wire.call("DeleteTopics", 6, DeleteTopicsRequest(topics=[DeleteTopicState(name="gone")]))
     held.go.set()

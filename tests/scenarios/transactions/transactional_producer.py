@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any
 
-from tests.kit.waiting import until
+from tests.kit.waiting import PATIENCE_S, until
 
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
@@ -63,7 +63,7 @@ class TransactionalProducer:
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
         )
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 response = await self.wire.call("AddPartitionsToTxn", version, request)
                 (entry,) = response.results_by_topic_v3_and_below
@@ -134,7 +134,7 @@ class TransactionalProducer:
 
     async def settled(self) -> str:
         """The state, once no transaction is being completed."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 state = await self.state()
                 if state.error_code not in BUSY and not state.transaction_state.startswith("Prepare"):

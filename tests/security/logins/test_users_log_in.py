@@ -80,7 +80,7 @@ def made_by_librdkafka(broker: LocalBroker, user: str, password: str) -> None:
     client = AdminClient({"bootstrap.servers": broker.address, **login("admin", "admin-secret")})
     info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
     change = UserScramCredentialUpsertion(user, info, password.encode())
-    client.alter_user_scram_credentials([change])[user].result(10)
+    client.alter_user_scram_credentials([change])[user].result(60)
 
 
 @pytest.mark.check(23)

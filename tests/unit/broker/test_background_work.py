@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from tests.kit.waiting import until
+from tests.kit.waiting import PATIENCE_S, until
 
 from odradek.broker import background_work
 from odradek.broker.background_work import BackgroundWork, Round, repeat
@@ -27,7 +27,7 @@ async def test_work_whose_interval_is_a_dynamic_setting_asks_for_it_each_time(
         if len(interval_reads) == 3:
             stopping.set()
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await repeat(Round("work", seconds, work), stopping)
     assert len(interval_reads) >= 3
 

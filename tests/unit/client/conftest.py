@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.kit.waiting import PATIENCE_S
 
 from odradek.client.settings.settings import ConsumerSettings, ProducerSettings
 from odradek.protocol import api_by_key, decode, decode_request_header, encode_response
@@ -270,7 +271,7 @@ def within() -> Callable[[Awaitable[Any]], Awaitable[Any]]:
     """Await something, but not for ever: a hang is a failure."""
 
     async def bounded(work: Awaitable[Any]) -> Any:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             return await work
 
     return bounded

@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.kit.waiting import PATIENCE_S
 
 from odradek.cluster.availability import TopicRules
 from odradek.cluster.controller.changes import Changes
@@ -201,7 +202,7 @@ async def test_every_leader_hears_when_a_change_that_they_share_goes_wrong(
 
     monkeypatch.setattr(Changes, "commit_topics", fail_once)
     asked = [three.brokers[1].propose(topic, 0, [1, 2]) for topic in ("t", "u")]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         outcomes = await asyncio.gather(*asked, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [LookupError, KafkaError]
 
@@ -223,7 +224,7 @@ async def test_healing_goes_on_after_a_mistake(three: Any, monkeypatch: pytest.M
         three.clock,
         lambda: MaintenancePolicy(rebalance_interval_s=0.001),
     )
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await maintenance.run()
     assert len(rounds) == 2
 

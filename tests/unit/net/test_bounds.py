@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from tests.kit.frames import framed
-from tests.kit.waiting import until
+from tests.kit.waiting import PATIENCE_S, until
 
 from odradek.net import connection as connection_module
 from odradek.net.connection import Connection
@@ -83,7 +83,7 @@ class Running:
 
     async def answer(self, sock: socket.socket) -> bytes:
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             data = b""
             while len(data) < 4 or len(data) < 4 + struct.unpack(">i", data[:4])[0]:
                 part = await loop.sock_recv(sock, 65536)

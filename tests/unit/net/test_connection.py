@@ -11,7 +11,7 @@ from itertools import groupby
 
 import pytest
 from tests.kit.frames import framed, read_frame
-from tests.kit.waiting import until
+from tests.kit.waiting import PATIENCE_S, until
 
 from odradek.net.connection import Connection
 from odradek.net.listening import OpenListener, ServerLimits
@@ -376,7 +376,7 @@ async def test_stopping_answers_what_is_under_way_and_serves_nothing_new() -> No
         echo.held[b"later:x"].set_result([framed(b"x")])
         assert await read_frame(reader) == b"x"
         assert await reader.read() == b""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             await stopping
         assert echo.handled == [b"later:x"]
 
@@ -394,7 +394,7 @@ async def test_stopping_does_not_wait_for_clients_that_always_ask_again() -> Non
 
         asking = asyncio.ensure_future(ask_on())
         await until(lambda: len(echo.handled) > 100)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             await server.stop(drain_seconds=1000)
         await asking
 
@@ -510,7 +510,7 @@ async def test_a_request_whose_client_is_gone_before_its_first_step_leaves_no_co
         async with serving(echo) as (_, port), connected(port) as (reader, writer):
             writer.write(framed(b"task:1"))
             await until(lambda: echo.handled)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 assert await reader.read() == b""
         gc.collect()
     assert [str(warning.message) for warning in caught if "never awaited" in str(warning.message)] == []

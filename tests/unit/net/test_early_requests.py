@@ -3,7 +3,7 @@
 import asyncio
 
 from tests.kit.frames import framed
-from tests.kit.waiting import until
+from tests.kit.waiting import PATIENCE_S, until
 
 from odradek.net.connection import Connection
 from odradek.net.listening import OpenListener, ServerLimits
@@ -32,7 +32,7 @@ class Slow:
 async def until_steady(figure: object) -> int:
     """Returns a count that has not changed for a while."""
     before, steady = -1, 0
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while steady < 10:
             await asyncio.sleep(0.01)
             now: int = figure()  # type: ignore[operator]

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.kit.waiting import until
+from tests.kit.waiting import PATIENCE_S, until
 
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import BrokerId
@@ -320,7 +320,7 @@ async def test_a_connection_that_the_other_side_ended_is_reported_and_one_that_w
     async with listening(broker) as address, peers_at(address, on_lost=note) as peers:
         await peers.send(OTHER, HEARTBEAT, heartbeat("g"))
         broker.connections[0].close()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await event.wait()
         await peers.send(OTHER, HEARTBEAT, heartbeat("g"))
         peers.forget(OTHER)

@@ -153,9 +153,9 @@ async def test_a_stopped_process_expires_and_can_commit_nothing_when_it_goes_on(
 
 
 async def test_a_process_that_only_waits_keeps_its_session(tmp_path: Path) -> None:
-    async with registry_in(tmp_path) as registry, child(tmp_path, "1", session_timeout_s=2) as other:
+    async with registry_in(tmp_path) as registry, child(tmp_path, "1", session_timeout_s=6) as other:
         registry.watch("/ids", lambda: None)
-        for number in range(25):
+        for number in range(65):  # longer than the timeout
             await registry.commit([Create(path=f"/passing/{number}", data=b"")])
             await asyncio.sleep(0.1)
         assert await registry.children("/ids") == ["1"]

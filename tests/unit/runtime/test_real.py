@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.kit.waiting import until
+from tests.kit.waiting import PATIENCE_S, until
 
 from odradek.runtime.real import PosixDisk, SystemClock, SystemEntropy, ThreadOffload, real_runtime
 
@@ -85,18 +85,18 @@ def test_closing_under_a_running_call_frees_the_descriptor_only_after_it(
     def slow_sync(number: int) -> None:
         numbers.append(number)
         inside.set()
-        go_on.wait(10)
+        go_on.wait(PATIENCE_S)
         os.fstat(number)  # still ours: else EBADF, or worse, another file
 
     monkeypatch.setattr(os, "fdatasync", slow_sync)
     thread = threading.Thread(target=file.sync)
     thread.start()
-    inside.wait(10)
+    inside.wait(PATIENCE_S)
     file.close()
     other = disk.open(str(tmp_path / "b"), create=True)
     os.fstat(numbers[0])
     go_on.set()
-    thread.join(10)
+    thread.join(PATIENCE_S)
     with pytest.raises(OSError, match=f"Errno {errno.EBADF}"):
         os.fstat(numbers[0])
     other.close()
@@ -157,7 +157,7 @@ async def test_submitted_work_that_a_close_drops_ends_with_a_cancellation() -> N
 
     def busy() -> str:
         began.set()
-        go_on.wait(10)
+        go_on.wait(PATIENCE_S)
         return "done"
 
     offload.submit(lambda value, error: heard.append((value, error)), busy)

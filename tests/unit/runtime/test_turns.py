@@ -5,6 +5,7 @@ from collections.abc import Generator
 from itertools import pairwise
 
 import pytest
+from tests.kit.waiting import PATIENCE_S
 
 from odradek.runtime.turns import StartedCoroutine, Turns, in_one_go, slices
 from odradek.testing.sim import SimLoop, stream
@@ -58,7 +59,7 @@ async def test_who_gave_up_its_place_does_not_hold_up_those_behind() -> None:
     gone = turns.queue()
     waiting = turns.queue()
     gone.cancel()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await waiting
 
 

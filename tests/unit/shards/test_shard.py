@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.kit.waiting import PATIENCE_S
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import ControlKind, assign, control_batch, decode_batch, read_header
@@ -351,7 +352,7 @@ async def test_the_machine_hears_when_its_deadline_comes() -> None:
         return Outcome(None)
 
     await shard.execute(wait)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         assert await response == "late"
     assert await shard.execute(listen) == ["tick"]
     shard.close()
@@ -422,7 +423,7 @@ async def test_a_tick_that_fails_is_not_the_last(trouble: str) -> None:
 
     await shard.execute(wait)
     with pytest.raises(KafkaError) as refused:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             await response
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     with pytest.raises(KafkaError, match="being loaded"):

@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.kit.waiting import PATIENCE_S
 
 from odradek.broker.cluster import failure_detector
 from odradek.broker.cluster.failure_detector import FailureDetector
@@ -35,7 +36,7 @@ class World:
     async def look(self) -> None:
         self.looked.clear()
         self.suspicion.connection_lost(OTHER, 7)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await self.looked.wait()
 
 
@@ -116,7 +117,7 @@ async def test_answers_wait_for_the_look_and_then_for_the_election_but_not_long(
     world.address = "127.0.0.1", closed_port
     world.suspicion.connection_lost(OTHER, 7)
     assert 0 < world.suspicion.undecided_for() <= 1
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await world.looked.wait()
     assert world.suspicion.undecided_for() > 0
     world.time += 1

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+from tests.kit.waiting import PATIENCE_S
 
 from odradek.broker.cluster import forwarding
 from odradek.broker.cluster.forwarding import Forwarding
@@ -92,7 +93,7 @@ def client() -> Client:
 
 
 async def passed_on(cluster: Elsewhere, client: Client) -> list[Any] | None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         return await cluster.forwarding.answer(
             b"request", Requester(host="client"), lambda: client.peer_finished
         )
@@ -183,7 +184,7 @@ async def deleted(
     dispatcher = Dispatcher(cast(Any, context), {DELETE_TOPICS: ApiHandler(DELETE_TOPICS, handle)})
     header = RequestHeader(api_key=DELETE_TOPICS, api_version=VERSION, correlation_id=9, client_id="test")
     frame = encode_request(header, DeleteTopicsRequest(topic_names=["t"], timeout_ms=1))[4:]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         chunks = await cast(Any, dispatcher.handle(cast(Connection, client), memoryview(frame)))
     if chunks is None:
         return None

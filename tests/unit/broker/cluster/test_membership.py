@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from tests.kit.waiting import until
+from tests.kit.waiting import PATIENCE_S, until
 
 from odradek.broker.cluster.membership import ClusterMembership
 from odradek.cluster.controller.controller import Controller
@@ -198,7 +198,7 @@ class Scene:
         return BrokerReport(broker_id=ME, broker_epoch=-1)
 
     async def join(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await self.membership.join(self.registration, self.load, self.report)
 
     async def elect(self, broker: BrokerId) -> Session:
@@ -445,7 +445,7 @@ async def test_a_controller_that_is_back_meanwhile_keeps_its_new_office_and_regi
 
     scene.session.before_commit = meanwhile
     await scene.join()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await happened.wait()
     if what == "elected":
         await until(lambda: THIRD in scene.link.asked)
@@ -491,6 +491,6 @@ async def test_who_leaves_waits_only_for_those_who_could_take_over(
             for broker_image in before.brokers
         )
         scene.link.image = replace(before, brokers=gone)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await scene.membership.leave()
     assert handed_over.is_set() is waits

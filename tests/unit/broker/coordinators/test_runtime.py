@@ -11,6 +11,7 @@ from typing import Any, cast
 from uuid import UUID
 
 import pytest
+from tests.kit.waiting import PATIENCE_S
 
 from odradek.broker.coordinators.internal_topics import InternalTopic
 from odradek.broker.coordinators.partition_log import PartitionLog
@@ -169,7 +170,7 @@ class Kind:
 
     def _import(self) -> None:
         self.threads.append(threading.get_ident())
-        assert self.allowed.wait(10)
+        assert self.allowed.wait(PATIENCE_S)
 
     def _make(self) -> CoordinatorParts[Any, None]:
         assert self.threads, "the import comes first"
@@ -180,7 +181,7 @@ class Kind:
 
     async def imported(self) -> None:
         self.allowed.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await self.broker.coordinators.import_on_thread(OFFSETS)
             while self.kind.existing_parts is None:
                 await asyncio.sleep(0)

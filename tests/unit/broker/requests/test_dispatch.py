@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.kit.waiting import PATIENCE_S
 
 from odradek.broker.handlers import served_apis
 from odradek.broker.instruments.requests import RequestFigures
@@ -176,7 +177,7 @@ async def test_a_promise_that_turns_out_unfit_fails_instead_of_waiting_for_ever(
     reply = dispatcher(api).handle(PEER, frame("ListOffsets", 1, ListOffsetsRequest(replica_id=-1)))
     assert isinstance(reply, HeldReply)
     promise.set_result(UNFIT)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         with pytest.raises(UnfitResponse):
             await reply.chunks
 
@@ -229,7 +230,7 @@ async def test_a_change_that_takes_too_long_is_answered_all_the_same(
     context.controller = SimpleNamespace(latest=None)
     context.coordinators = SimpleNamespace(is_imported=lambda kind: True)
     served = Dispatcher(context, {api.key: answering(api.key, never)})  # type: ignore[arg-type]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         chunks = await served.handle(CONNECTION, frame(name, version, request_))  # type: ignore[misc]
     _, response = decode_response(api.key, version, b"".join(chunks)[4:])
     assert {refusal.code for refusal in refusals(response)} == {ErrorCode.REQUEST_TIMED_OUT}

@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 import pytest
-from tests.kit.waiting import until
+from tests.kit.waiting import PATIENCE_S, until
 
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.network.connection import BrokerIdentity, MisroutedError
@@ -86,7 +86,7 @@ async def test_a_client_says_which_broker_it_means_as_soon_as_it_knows(
 ) -> None:
     cluster = ClusterClient(ClientSettings.of(broker.bootstrap, {}), clock, chance)
     cluster.start()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await cluster.metadata.refresh(10)
         links = cluster.more_links(lambda: None)
         await links.get(Address("127.0.0.1", broker.port))

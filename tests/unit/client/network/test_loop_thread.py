@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from tests.kit.waiting import PATIENCE_S
 
 from odradek.client import Admin, Consumer, Producer
 from odradek.client.network.errors import ClientClosedError
@@ -73,7 +74,7 @@ def test_who_waits_learns_that_the_client_was_closed_by_another_thread() -> None
 
     with ThreadPoolExecutor(1) as other:
         waiter = other.submit(loop.call, wait_for_nothing())
-        is_waiting.wait(10)
+        is_waiting.wait(PATIENCE_S)
         loop.stop()
         with pytest.raises(ClientClosedError):
             waiter.result(10)

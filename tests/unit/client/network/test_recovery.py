@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.kit.waiting import until
+from tests.kit.waiting import PATIENCE_S, until
 
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.network.errors import TimedOutError
@@ -133,7 +133,7 @@ async def test_the_bootstrap_list_is_asked_when_no_broker_answers(
         await first.stop()
         for writer in broker.writers:  # the connection to the bootstrap address is gone as well
             writer.close()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while list(cluster.image.brokers) != [8]:
                 await cluster.metadata.refresh(20)
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.kit.waiting import PATIENCE_S
 
 from odradek.client.network.errors import TimedOutError
 from odradek.client.producer.delivery import BatchIdentity, Delivery, ProducerBatch, RecordMetadata
@@ -65,7 +66,7 @@ def test_another_thread_may_wait(batch: ProducerBatch) -> None:
     waiter = threading.Thread(target=lambda: results.append(Delivery(batch, 1, 100).result(10).offset))
     waiter.start()
     batch.settle(base_offset=7)
-    waiter.join(10)
+    waiter.join(PATIENCE_S)
     assert results == [8]
 
 
@@ -81,7 +82,7 @@ async def test_a_delivery_can_be_awaited_while_another_thread_settles_it(
     await asyncio.sleep(0)
     settling.start()
     assert (await within(waiting)).offset == 7
-    settling.join(10)
+    settling.join(PATIENCE_S)
     assert (await within(wait())).offset == 7
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
+from tests.kit.waiting import eventually
 from tests.sql.case_server import case_server
 from tests.unit.sql.running_server import sql_server
 
@@ -186,9 +186,9 @@ def test_show_queries_extended_has_the_plan_and_the_last_errors_of_each(tmp_path
 
 def wait_for_count(client: RestClient, name: str, count: int) -> tuple[str, dict[str, float]]:
     """The server writes entries once a second."""
-    for _ in range(100):
-        text, values = statistics_of(client, name)
-        if values.get(FAILED, 0) >= count:
-            return text, values
-        time.sleep(0.1)
-    raise AssertionError(f"{values} after 10 s")
+    return eventually(
+        lambda: statistics_of(client, name),
+        f"{count} errors of {name}",
+        holds=lambda statistics: statistics[1].get(FAILED, 0) >= count,
+        every_s=0.1,
+    )

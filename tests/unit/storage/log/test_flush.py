@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import pytest
+from tests.kit.waiting import PATIENCE_S
 
 from odradek.config.topic import LogConfig
 from odradek.testing.sim import FailOperations
@@ -101,21 +102,21 @@ def test_closing_waits_for_a_job_that_is_running(lab: Lab) -> None:
 
     def slow(path: str, data: bytes) -> None:
         entered.set()
-        go_on.wait(10)
+        go_on.wait(PATIENCE_S)
         real(path, data)
 
     type(lab.disk).replace, original = (lambda self, path, data: slow(path, data)), type(lab.disk).replace
     try:
         runner = threading.Thread(target=job.run)
         runner.start()
-        assert entered.wait(10)
+        assert entered.wait(PATIENCE_S)
         closer = threading.Thread(target=log.abandon)
         closer.start()
         closer.join(0.05)
         assert closer.is_alive()
         go_on.set()
-        runner.join(10)
-        closer.join(10)
+        runner.join(PATIENCE_S)
+        closer.join(PATIENCE_S)
         assert not closer.is_alive()
     finally:
         type(lab.disk).replace = original
