@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 
     from odradek.spark.clients import connections
     from odradek.spark.exactly_once import write as two_phase
-    from odradek.spark.writing import outgoing_rows, row_traces
+    from odradek.spark.writing import outgoing_rows, packed_rows, row_traces
 else:
     connections = lazy("odradek.spark.clients.connections")
     outgoing_rows = lazy("odradek.spark.writing.outgoing_rows")
+    packed_rows = lazy("odradek.spark.writing.packed_rows")
     two_phase = lazy("odradek.spark.exactly_once.write")
     pyspark = lazy("pyspark")
     row_traces = lazy("odradek.spark.writing.row_traces")
@@ -78,12 +79,15 @@ class StreamSink(PromptInput, DataSourceStreamArrowWriter):
     """
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        self._write = _write_of(options, schema)
+        text = options.packed_rows
+        self._packed = None if text is None else packed_rows.PackedRows.of(text)
+        self._write = _write_of(options, schema if self._packed is None else self._packed.struct)
 
     @errors_in_one_line()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         loaded_modules.leave_out()
-        return self._write.write(iterator, _marks_if(self._write.options))
+        rows = iterator if self._packed is None else self._packed.rows(iterator)
+        return self._write.write(rows, _marks_if(self._write.options))
 
     @errors_in_one_line()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name

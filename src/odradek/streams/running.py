@@ -43,7 +43,7 @@ from odradek.streams.translation.frames import (
 )
 from odradek.streams.translation.incoming import incoming, reading_options
 from odradek.streams.translation.letters import records_alone
-from odradek.streams.translation.outputs import outgoing
+from odradek.streams.translation.outputs import outgoing, packed_output
 from odradek.streams.translation.plain_records import plain_records
 from odradek.streams.translation.spark_errors import in_one_line
 from odradek.streams.translation.translator import Tasks
@@ -356,7 +356,8 @@ def _topic_writer(
     client_options = {
         name: value for name, value in _client_options(program).items() if name not in _OF_READERS
     }
-    writer = rows.writeStream.format("odradek").options(**client_options)
+    rows, packed = packed_output(rows)
+    writer = rows.writeStream.format("odradek").options(**client_options, **packed)
     writer = writer.option("delivery", delivery)
     if program.left_out_log is not None:
         writer = writer.option("leftOutLog", program.left_out_log.text)

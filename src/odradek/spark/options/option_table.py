@@ -159,6 +159,8 @@ _ROWS: Final = (
     _text(key="leftOutLog", use=Use.WRITE, meaning=
         "set by SQL: where rows that a query leaves out are noted"
         " ([processing log](sql.md#records-that-cannot-be-read))"),
+    _text(key="packedRows", use=Use.STREAM_WRITE, meaning=
+        "set by streams programs: what the columns are of rows that come packed"),
     _choice(key="delivery", use=Use.WRITE, choices=DeliveryGuarantee, default=DeliveryGuarantee.AT_LEAST_ONCE, meaning=
         "or `exactly_once` (see below)"),
     _flag(key="deliveryHeaders", use=Use.WRITE, default=None, default_words="stream at least once: `true`, else `false`",

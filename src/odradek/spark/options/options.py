@@ -127,6 +127,8 @@ class WriteOptions:
     """The log to which the sink writes rows that a streams program leaves out."""
     tracing_endpoint: str | None = None
     """The OpenTelemetry collector that gets the spans of traced rows; None: there are none."""
+    packed_rows: str | None = None
+    """What the sink makes of rows that come packed, as `PackedRows` writes it; None: they do not."""
 
 
 def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
@@ -197,6 +199,7 @@ def write_options(options: Mapping[str, str], use: Use) -> WriteOptions:
         tracing_endpoint=None
         if (endpoint := parsed.text("tracingEndpoint")) is None
         else checked_http_address("option tracingEndpoint", endpoint),
+        packed_rows=parsed.text("packedRows"),
     )
 
 

@@ -17,8 +17,10 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, StructType
 
+from odradek.spark.engine.column_plans import column_plan
 from odradek.spark.writing.outgoing import PACKED, RowFormat
 from odradek.spark.writing.outgoing_rows import outgoing_rows
+from odradek.spark.writing.packed_rows import PackedRows
 from odradek.streams.plan.operators import TopicSink
 from odradek.streams.plan.schemas import check_holds, is_bare
 from odradek.streams.processors.python_values import values_of
@@ -33,7 +35,7 @@ from odradek.streams.translation.frames import (
     scope,
 )
 from odradek.streams.translation.letters import PASSING_TYPE
-from odradek.streams.translation.packing import PACKED_BYTES, packed
+from odradek.streams.translation.packing import PACKED_BYTES, PACKED_TYPE, RowUnpacker, packed
 
 _IS_KEPT: Final = "__is_kept"
 _IS_LAST: Final = "__is_last"
@@ -68,6 +70,24 @@ def outgoing(sink: TopicSink, frame: RecordFrame) -> DataFrame:
         sf.coalesce("__headers", sf.array().cast(HEADERS)).alias("headers"),
         *passing,
     )
+
+
+def packed_output(rows: DataFrame) -> tuple[DataFrame, Mapping[str, str]]:
+    """Returns what a query hands to its sink, and options of the sink: the rows that the last operator with state packed, where
+    the sink can compute the columns of `rows` from them; or else `rows`, and no options.
+    """
+    plan = column_plan(rows, RowUnpacker.__name__)
+    if plan is None or plan.below.schema != PACKED_TYPE:
+        return rows, {}
+    packed_rows = PackedRows(
+        packed=to_arrow_schema(plan.columns, timezone="UTC"),
+        computed=to_arrow_schema(rows.schema, timezone="UTC"),
+        written=rows.schema.jsonValue(),
+        instructions=plan.instructions,
+        keep=plan.keep,
+        outputs=plan.outputs,
+    )
+    return plan.below, {"packedRows": packed_rows.to_text()}
 
 
 def doubled(frame: RecordFrame, *, held_back: bool) -> RecordFrame:

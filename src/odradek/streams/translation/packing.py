@@ -7,7 +7,6 @@ is unpacked behind the processor.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -35,7 +34,7 @@ def packed_rows(rows: DataFrame) -> DataFrame:
 
 def unpacked_rows(rows: DataFrame, schema: StructType) -> DataFrame:
     """Returns the rows that were packed in the column ROWS."""
-    return rows.mapInArrow(partial(_unpack, to_arrow_schema(schema, timezone="UTC")), schema)
+    return rows.mapInArrow(RowUnpacker(to_arrow_schema(schema, timezone="UTC")), schema)
 
 
 def _pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -63,12 +62,18 @@ def _as_rows(waiting: dict[int, list[pa.RecordBatch]]) -> pa.RecordBatch:
     )
 
 
-def _unpack(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for data in batch[ROWS]:
-            for rows in unpacked(data.as_buffer()).cast(schema).to_batches():
-                if rows.num_rows:
-                    yield rows
+class RowUnpacker:
+    """Unpacks rows for Spark, whose plans show it by the name of its class: `packed_output` finds it by that."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for data in batch[ROWS]:
+                for rows in unpacked(data.as_buffer()).cast(self._schema).to_batches():
+                    if rows.num_rows:
+                        yield rows
 
 
 def packed(rows: pa.Table) -> Any:
