@@ -24,8 +24,9 @@ BEFORE_REUSE = 2
 
 @pytest.fixture
 def session(spark: SparkSession) -> Iterator[SparkSession]:
-    """A session beside that of all tests, with the rules."""
+    """A session beside that of all tests, with the rules, and without plans that change while they run."""
     other = spark.newSession()
+    other.conf.set("spark.sql.adaptive.enabled", "false")
     interpret_small_batches(other)
     yield other
     for query in other.streams.active:
@@ -34,6 +35,11 @@ def session(spark: SparkSession) -> Iterator[SparkSession]:
 
 def _reuse_count(session: SparkSession) -> int:
     count: int = jvm_of(session).org.apache.spark.sql.execution.KnownPlans.reuseCount()
+    return count
+
+
+def _operator_reuse_count(session: SparkSession) -> int:
+    count: int = jvm_of(session).org.apache.spark.sql.execution.KnownPlans.operatorReuseCount()
     return count
 
 
@@ -67,25 +73,28 @@ def test_small_batches_are_planned_once_and_each_reads_its_own_records(
 ) -> None:
     source, target = new_topic(2), new_topic(1)
     rows = _numbers(session, source).where("n % 2 = 0").select(sf.concat(sf.lit("n"), "n").alias("value"))
-    at, reuses = 0, []
+    at, reuses, operator_reuses = 0, [], []
     for sizes in (
         (1, 2, RECORDS_MAX, 3),
         (1, RECORDS_MAX + 1, 1, 4, RECORDS_MAX + 9, 5),
     ):  # the query starts again
         query = _start(rows, target, tmp_path / "checkpoint")
         for size in sizes:
-            before = _reuse_count(session)
+            before, operators_before = _reuse_count(session), _operator_reuse_count(session)
             with Producer(source.servers) as producer:
                 for number in range(at, at + size):
                     producer.send(source.name, b"%d" % number, partition=number % 2)
             at += size
             query.processAllAvailable()
             reuses.append(_reuse_count(session) - before)
+            operator_reuses.append(_operator_reuse_count(session) - operators_before)
         query.stop()
     assert sorted(_texts(consume(target))) == sorted(f"n{number}" for number in range(0, at, 2))
     assert reuses[BEFORE_REUSE:4] == [1, 1]
     # a large batch is planned by itself, and the plan of the small ones is still there after it
     assert reuses[4:] == [0, 0, 0, 1, 0, 1]
+    assert all(operators for plan, operators in zip(reuses, operator_reuses, strict=True) if plan)
+    assert [operator_reuses[index] for index in (5, 8)] == [0, 0]
 
 
 def test_a_query_of_two_topics_has_plans_by_which_of_them_have_records(
@@ -103,8 +112,8 @@ def test_a_query_of_two_topics_has_plans_by_which_of_them_have_records(
         query.processAllAvailable()
         expected += [str(number + 1000), str(number)]
     assert _texts(consume(target)) == expected
-    # the first batch of all, and the first of each kind after it, are planned; one batch may have the records of both
-    assert 8 - 3 <= _reuse_count(session) - before <= 8
+    # the first batch of all is planned, and the first of each topic after it
+    assert _reuse_count(session) - before == 8 - 3
 
 
 def test_groups_go_on_from_their_state(
@@ -181,6 +190,7 @@ def test_without_the_rule_that_remembers_batches_are_small_as_before(
     with caplog.at_level(logging.INFO):
         interpret_small_batches(other)
     assert java_session(other).experimental().extraOptimizations().size() == 1
+    assert java_session(other).experimental().extraStrategies().isEmpty()
     assert [record.getMessage() for record in caplog.records if "small_batches" in record.getMessage()] == [
         'small_batches_planned_in_full reason="no space"'
     ]

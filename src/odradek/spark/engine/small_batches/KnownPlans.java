@@ -5,6 +5,7 @@ import java.util.ArrayDeque;
 import java.util.IdentityHashMap;
 import java.util.Iterator;
 import java.util.Map;
+import java.util.UUID;
 import java.util.concurrent.atomic.AtomicLong;
 
 import org.apache.spark.sql.catalyst.QueryPlanningTracker;
@@ -13,27 +14,34 @@ import org.apache.spark.sql.catalyst.optimizer.Optimizer;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.OneRowRelation;
+import org.apache.spark.sql.catalyst.plans.logical.ReturnAnswer;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.connector.catalog.CatalogManager;
+import org.apache.spark.sql.execution.datasources.v2.MicroBatchScanExec;
 import org.apache.spark.sql.execution.datasources.v2.StreamingDataSourceV2ScanRelation;
 import org.apache.spark.sql.execution.datasources.v2.V2Writes$;
 import org.apache.spark.sql.execution.datasources.v2.WriteToDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.WriteToDataSourceV2Exec;
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.execution.streaming.sources.WriteToMicroBatchDataSource;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.internal.SessionState;
 
 /**
- * Analyzes and optimizes the plan of a query's small micro-batches once. Spark does both for each batch, though the plans of two
- * batches differ in the batch's number and the offsets that are read only. A plan that equals an earlier one in all else gets
- * that one's result, with its own offsets. All other plans are planned as ever: those of large batches, and those that read
+ * Analyzes and optimizes the plan of a query's small micro-batches once, and chooses its physical operators once. Spark does so
+ * for each batch, though the plans of two batches differ in the batch's number and the offsets that are read only. A plan that
+ * equals an earlier one in all else gets that one's result, with its own offsets. All other plans are planned as ever: those of large batches, and those that read
  * anything but streams and rows within the plan, or whose expressions depend on the time of planning.
  *
- * It is a rule of the optimizer that changes no plan: with the first batch of a query, it puts an analyzer and an optimizer that
- * remember into the session that Spark has cloned for this query.
+ * It is a rule of the optimizer that changes no plan: with the first batch of a query, it puts an analyzer, an optimizer and a
+ * strategy that remember into the session that Spark has cloned for this query. What Spark does with a physical plan after that
+ * (shuffles, state, watermarks) it does for each batch.
  */
 public class KnownPlans extends Rule {
-    private static final AtomicLong REUSES = new AtomicLong();
+    private static final AtomicLong OPTIMIZED = new AtomicLong();
+    private static final AtomicLong OPERATORS = new AtomicLong();
     private static final Field ANALYZER = field("analyzer");
     private static final Field OPTIMIZER = field("optimizer");
 
@@ -49,26 +57,36 @@ public class KnownPlans extends Rule {
         methods.extraOptimizations_$eq((scala.collection.immutable.Seq) methods.extraOptimizations().appended(this));
     }
 
-    /** The number of batches of this JVM that were not optimized again. */
+    /** The number of batches of this JVM whose plan was not optimized again. */
     public static long reuseCount() {
-        return REUSES.get();
+        return OPTIMIZED.get();
+    }
+
+    /** The number of batches of this JVM whose operators were not chosen again. */
+    public static long operatorReuseCount() {
+        return OPERATORS.get();
     }
 
     static void countReuse() {
-        REUSES.incrementAndGet();
+        OPTIMIZED.incrementAndGet();
+    }
+
+    static void countOperatorReuse() {
+        OPERATORS.incrementAndGet();
     }
 
     public TreeNode apply(TreeNode tree) {
         if (tree instanceof WriteToDataSourceV2 && ((LogicalPlan) tree).isStreaming()) {
             scala.Option session = org.apache.spark.sql.classic.SparkSession.getActiveSession();
             if (session.isDefined()) {
-                remember(((org.apache.spark.sql.classic.SparkSession) session.get()).sessionState());
+                remember((org.apache.spark.sql.classic.SparkSession) session.get());
             }
         }
         return tree;
     }
 
-    private void remember(SessionState state) {
+    private void remember(org.apache.spark.sql.classic.SparkSession session) {
+        SessionState state = session.sessionState();
         Analyzer analyzer = state.analyzer();
         Optimizer optimizer = state.optimizer();
         if (optimizer instanceof OptimizerWithMemory) {
@@ -80,6 +98,10 @@ public class KnownPlans extends Rule {
         } catch (IllegalAccessException refused) {
             throw new IllegalStateException(refused);  // the fields are accessible, or the class has not been initialized
         }
+        org.apache.spark.sql.ExperimentalMethods methods = state.experimentalMethods();
+        methods.extraStrategies_$eq(
+            (scala.collection.immutable.Seq) methods.extraStrategies().appended(new StrategyWithMemory(session, sizes))
+        );
     }
 
     private static Field field(String name) {
@@ -119,15 +141,18 @@ class AnalyzerWithMemory extends Analyzer {
         if (plan.analyzed() || !PlanMemory.holds(plan)) {
             return own.executeAndCheck(plan, tracker);
         }
-        LogicalPlan query = memory.queryFor(plan);
+        LogicalPlan query = (LogicalPlan) memory.resultFor(plan);
         if (query != null) {
-            LogicalPlan analyzed = PlanMemory.withQuery(plan, query);
+            LogicalPlan analyzed = PlanMemory.withQuery(plan, PlanMemory.withReads(query, PlanMemory.reads(plan)));
             analyzed.setAnalyzed();
             return analyzed;
         }
         LogicalPlan result = own.executeAndCheck(plan, tracker);
         if (result instanceof WriteToMicroBatchDataSource && PlanMemory.isSameSink(plan, result)) {
-            memory.add(plan, ((WriteToMicroBatchDataSource) result).query());
+            LogicalPlan analyzed = ((WriteToMicroBatchDataSource) result).query();
+            if (PlanMemory.reads(plan).keySet().containsAll(PlanMemory.reads(analyzed).keySet())) {
+                memory.add(plan, analyzed);
+            }
         }
         return result;
     }
@@ -158,18 +183,21 @@ class OptimizerWithMemory extends Optimizer {
         if (!sizes.isSmall(records)) {
             return own.executeAndTrack(plan, tracker);
         }
-        LogicalPlan query = memory.queryFor(plan);
+        LogicalPlan query = (LogicalPlan) memory.resultFor(plan);
         if (query != null) {
             LogicalPlan write = V2Writes$.MODULE$.apply(plan);  // the sink's own write of this batch
             if (write instanceof WriteToDataSourceV2 && isQueryOf(plan, write)) {
                 sizes.choose(records);
                 KnownPlans.countReuse();
-                return PlanMemory.withQuery(write, query);
+                return PlanMemory.withQuery(write, PlanMemory.withReads(query, PlanMemory.reads(plan)));
             }
         }
         LogicalPlan result = (LogicalPlan) own.executeAndTrack(plan, tracker);
         if (query == null && result instanceof WriteToDataSourceV2) {
-            memory.add(plan, ((WriteToDataSourceV2) result).query());
+            LogicalPlan optimized = ((WriteToDataSourceV2) result).query();
+            if (PlanMemory.reads(plan).keySet().containsAll(PlanMemory.reads(optimized).keySet())) {
+                memory.add(plan, optimized);
+            }
         }
         return result;
     }
@@ -180,6 +208,132 @@ class OptimizerWithMemory extends Optimizer {
     }
 }
 
+/** A strategy that returns for a small batch the operators that it returned for the same plan with other offsets. */
+class StrategyWithMemory extends SparkStrategy {
+    private final org.apache.spark.sql.classic.SparkSession session;
+    private final SmallBatches sizes;
+    private final PlanMemory memory = new PlanMemory();
+    private boolean isPlanning;  // by Spark's strategies, which ask this one, too
+
+    StrategyWithMemory(org.apache.spark.sql.classic.SparkSession session, SmallBatches sizes) {
+        this.session = session;
+        this.sizes = sizes;
+    }
+
+    public scala.collection.immutable.Seq apply(LogicalPlan plan) {
+        scala.collection.mutable.ListBuffer plans = new scala.collection.mutable.ListBuffer();
+        if (!isPlanning && plan instanceof ReturnAnswer) {
+            SparkPlan planned = planned(((ReturnAnswer) plan).child());
+            if (planned != null) {
+                plans.addOne(planned);
+            }
+        }
+        return plans.toList();
+    }
+
+    /** The operators of a batch; null where they are for Spark to choose. */
+    private SparkPlan planned(LogicalPlan plan) {
+        if (
+            !(plan instanceof WriteToDataSourceV2)
+            || !PlanMemory.holds(plan)
+            || SQLConf.get().adaptiveExecutionEnabled()  // which plans again from the logical plan, while a batch runs
+            || !sizes.isSmall(sizes.recordCount(plan))
+        ) {
+            return null;
+        }
+        WriteToDataSourceV2 write = (WriteToDataSourceV2) plan;
+        Map reads = PlanMemory.reads(plan);
+        WriteToDataSourceV2Exec known = (WriteToDataSourceV2Exec) memory.resultFor(plan);
+        if (known != null) {
+            SparkPlan query = withScans(known.query(), reads);
+            if (!readsAll(query, reads)) {
+                return null;
+            }
+            KnownPlans.countOperatorReuse();
+            return known.copy(write.batchWrite(), known.refreshCache(), query, write.customMetrics(), known.transaction());
+        }
+        SparkPlanner planner = plannerOfBatch();
+        if (planner == null) {
+            return null;
+        }
+        SparkPlan planned;
+        isPlanning = true;
+        try {
+            planned = QueryExecution.createSparkPlan(planner, plan);
+        } finally {
+            isPlanning = false;
+        }
+        if (planned instanceof WriteToDataSourceV2Exec && readsAll(planned, reads)) {
+            memory.add(plan, planned);
+        }
+        return planned;
+    }
+
+    /** The planner of the batch that is planned now; it knows the operators of streams, and the session's does not. */
+    private SparkPlanner plannerOfBatch() {
+        String id = session.sparkContext().getLocalProperty(StreamExecution.QUERY_ID_KEY());
+        if (id == null) {
+            return null;
+        }
+        StreamExecution query = (StreamExecution) session.sharedState().activeStreamingQueries().get(UUID.fromString(id));
+        return query == null || query.lastExecution() == null ? null : query.lastExecution().planner();
+    }
+
+    /** Tells whether a plan reads nothing but these reads, from their very offsets. */
+    private static boolean readsAll(SparkPlan plan, Map reads) {
+        scala.collection.Iterator leaves = plan.collectLeaves().iterator();
+        while (leaves.hasNext()) {
+            Object leaf = leaves.next();
+            if (leaf instanceof MicroBatchScanExec) {
+                MicroBatchScanExec scan = (MicroBatchScanExec) leaf;
+                StreamingDataSourceV2ScanRelation read = (StreamingDataSourceV2ScanRelation) reads.get(scan.stream());
+                if (read == null || scan.start() != read.startOffset().get() || scan.end() != read.endOffset().get()) {
+                    return false;
+                }
+            }
+        }
+        return true;
+    }
+
+    /**
+     * The same operators, with the offsets of other reads of their streams. Two scans of a stream are equal to Spark, whatever their
+     * offsets, and withNewChildren returns an operator as it was where its new children equal the old.
+     */
+    private static SparkPlan withScans(SparkPlan plan, Map reads) {
+        if (plan instanceof MicroBatchScanExec) {
+            MicroBatchScanExec before = (MicroBatchScanExec) plan;
+            StreamingDataSourceV2ScanRelation now = (StreamingDataSourceV2ScanRelation) reads.get(before.stream());
+            MicroBatchScanExec scan = before.copy(
+                before.output(),
+                before.scan(),
+                before.stream(),
+                (org.apache.spark.sql.connector.read.streaming.Offset) now.startOffset().get(),
+                (org.apache.spark.sql.connector.read.streaming.Offset) now.endOffset().get(),
+                before.keyGroupedPartitioning(),
+                before.ordering()
+            );
+            scan.setLogicalLink(now);
+            scan.inputPartitions();  // asked for while a batch is planned, as Spark does
+            return scan;
+        }
+        scala.collection.mutable.ListBuffer children = new scala.collection.mutable.ListBuffer();
+        boolean isChanged = false;
+        scala.collection.Iterator old = plan.children().iterator();
+        while (old.hasNext()) {
+            SparkPlan before = (SparkPlan) old.next();
+            SparkPlan child = withScans(before, reads);
+            isChanged = isChanged || child != before;
+            children.addOne(child);
+        }
+        if (!isChanged) {
+            return plan;
+        }
+        SparkPlan copy = (SparkPlan) plan.withNewChildrenInternal(children.toIndexedSeq());
+        copy.copyTagsFrom(plan);
+        return copy;
+    }
+}
+
 /**
  * The last plans of one query's batches: what was planned, and its result. A query of several topics has a plan for each set of
  * those that have records.
@@ -187,12 +341,12 @@ class OptimizerWithMemory extends Optimizer {
 class PlanMemory {
     private static final int PLANS_MAX = 4;
 
-    private final ArrayDeque plans = new ArrayDeque();  // of LogicalPlan[]: the plan, and the query of its result
+    private final ArrayDeque plans = new ArrayDeque();  // of Object[]: a write's plan, and its result
 
     /** Tells whether the result of a plan can serve later batches: nothing but its streams' offsets and its number changes it. */
     static boolean holds(LogicalPlan plan) {
         if (
-            !(plan instanceof WriteToMicroBatchDataSource)
+            !(plan instanceof WriteToMicroBatchDataSource || plan instanceof WriteToDataSourceV2)
             || plan.containsPattern(TreePattern.CURRENT_LIKE())
             || plan.containsPattern(TreePattern.PLAN_EXPRESSION())
         ) {
@@ -218,35 +372,37 @@ class PlanMemory {
         return (LogicalPlan) write.withNewChildren(children.toList());
     }
 
-    /** The result's query for a plan that differs from an earlier one in offsets and number only; null where there is none. */
-    synchronized LogicalPlan queryFor(LogicalPlan plan) {
+    /** What was kept for a plan that differs in offsets and number only; null where there is none. */
+    synchronized Object resultFor(LogicalPlan plan) {
         Iterator known = plans.iterator();
         while (known.hasNext()) {
-            LogicalPlan[] pair = (LogicalPlan[]) known.next();
-            if (isSameSink(pair[0], plan) && isSame(queryOf(pair[0]), queryOf(plan))) {
+            Object[] pair = (Object[]) known.next();
+            if (isSameWrite((LogicalPlan) pair[0], plan)) {
                 if (pair != plans.peekFirst()) {
                     known.remove();
                     plans.addFirst(pair);
                 }
-                return withReads(pair[1], reads(plan));
+                return pair[1];
             }
         }
         return null;
     }
 
-    /** Keeps a result, unless it reads what its plan does not. */
-    synchronized void add(LogicalPlan plan, LogicalPlan resultQuery) {
-        if (!reads(plan).keySet().containsAll(reads(resultQuery).keySet())) {
-            return;
-        }
+    synchronized void add(LogicalPlan plan, Object result) {
         if (plans.size() >= PLANS_MAX) {
             plans.removeLast();
         }
-        plans.addFirst(new LogicalPlan[] {plan, resultQuery});
+        plans.addFirst(new Object[] {plan, result});
     }
 
-    private static LogicalPlan queryOf(LogicalPlan plan) {
-        return ((WriteToMicroBatchDataSource) plan).query();
+    private static boolean isSameWrite(LogicalPlan left, LogicalPlan right) {
+        if (left instanceof WriteToMicroBatchDataSource) {
+            return isSameSink(left, right)
+                && isSame(((WriteToMicroBatchDataSource) left).query(), ((WriteToMicroBatchDataSource) right).query());
+        }
+        WriteToDataSourceV2 one = (WriteToDataSourceV2) left;
+        WriteToDataSourceV2 other = (WriteToDataSourceV2) right;
+        return one.relation().equals(other.relation()) && isSame(one.query(), other.query());
     }
 
     static boolean isSameSink(LogicalPlan left, LogicalPlan right) {
@@ -259,7 +415,7 @@ class PlanMemory {
     }
 
     /** The reads of a plan by their streams. */
-    private static Map reads(LogicalPlan plan) {
+    static Map reads(LogicalPlan plan) {
         IdentityHashMap reads = new IdentityHashMap();
         scala.collection.Iterator leaves = plan.collectLeaves().iterator();
         while (leaves.hasNext()) {
@@ -272,7 +428,7 @@ class PlanMemory {
     }
 
     /** The same plan, with the offsets of other reads of its streams. */
-    private static LogicalPlan withReads(LogicalPlan plan, Map reads) {
+    static LogicalPlan withReads(LogicalPlan plan, Map reads) {
         if (plan instanceof StreamingDataSourceV2ScanRelation) {
             StreamingDataSourceV2ScanRelation before = (StreamingDataSourceV2ScanRelation) plan;
             StreamingDataSourceV2ScanRelation now = (StreamingDataSourceV2ScanRelation) reads.get(before.stream());

@@ -5,8 +5,8 @@ three times as fast with it. `SmallBatches.java` is a rule of Spark's optimizer 
 a batch and the rows that it reads beside them, and sets the batch's session. Expressions mean the same either way: the test
 driver of streams never generates code.
 
-Spark also analyzes and optimizes the plan of each batch, a fifth of what a small one costs after that. `KnownPlans.java`
-does so once for all small batches of a query whose plans are equal but for their offsets.
+Spark also analyzes and optimizes the plan of each batch and chooses its operators, a quarter of what a small one costs after
+that. `KnownPlans.java` does so once for all small batches of a query whose plans are equal but for their offsets.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PLANS: Final = java_classes.JavaSource(
     beside=_SIZES.beside,
     anchor=__name__,
     file="KnownPlans.java",
-    classes=("PlanMemory", "AnalyzerWithMemory", "OptimizerWithMemory", "KnownPlans"),
+    classes=("PlanMemory", "AnalyzerWithMemory", "OptimizerWithMemory", "StrategyWithMemory", "KnownPlans"),
 )
 _log = events.get("spark")
 
