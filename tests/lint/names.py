@@ -21,7 +21,7 @@ import re
 import sys
 import tokenize
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -113,6 +113,7 @@ def findings(root: Path) -> Iterator[str]:
     for path in _files(root):
         text = path.read_text()
         tree = ast.parse(text)
+        nodes = list(ast.walk(tree))
         where = path.relative_to(root)
         if path.stem in SAYS_NOTHING:
             yield f"{where}: a file name that says nothing: name what the file holds"
@@ -125,16 +126,16 @@ def findings(root: Path) -> Iterator[str]:
             empty |= EMPTY_IN_PIPELINES
             yield from (
                 f"{where}:{line}: {word!r} in the name {name}: say what it holds"
-                for line, name, word in _parts_of_names(tree)
+                for line, name, word in _parts_of_names(nodes)
             )
         yield from (
             f"{where}:{line}: a variable named {name}: say what it holds"
-            for line, name in _empty(tree, empty)
+            for line, name in _empty(nodes, empty)
         )
         if where.parts[0] == "src" and not where.as_posix().startswith(tuple(ALLOWED_IN)):
             yield from (
                 f"{where}:{line}: a function named {name}: write {OWN_VERBS[verb]}"
-                for line, name, verb in _own_verbs(tree)
+                for line, name, verb in _own_verbs(nodes)
             )
         if where.parts[0] == "src" and not _is_exempt(where):
             for name in _classes(tree):
@@ -178,8 +179,8 @@ def _hard(text: str) -> Iterator[tuple[int, str]]:
                 yield token.start[0], word
 
 
-def _own_verbs(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
-    for node in ast.walk(tree):
+def _own_verbs(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str, str]]:
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             name = node.name.lstrip("_")
             verb = name.split("_")[0]
@@ -187,9 +188,9 @@ def _own_verbs(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
                 yield node.lineno, node.name, verb
 
 
-def _empty(tree: ast.Module, empty: frozenset[str]) -> Iterator[tuple[int, str]]:
-    fields = _fields(tree)
-    for node in ast.walk(tree):
+def _empty(nodes: Sequence[ast.AST], empty: frozenset[str]) -> Iterator[tuple[int, str]]:
+    fields = _fields(nodes)
+    for node in nodes:
         match node:
             case ast.Name(id=name, ctx=ast.Store()) if node not in fields:
                 pass
@@ -201,10 +202,10 @@ def _empty(tree: ast.Module, empty: frozenset[str]) -> Iterator[tuple[int, str]]
             yield node.lineno, name
 
 
-def _parts_of_names(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
+def _parts_of_names(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str, str]]:
     """Names of several words, one of which is in `EMPTY_IN_PIPELINES`: variables, parameters, functions and attributes."""
-    fields = _fields(tree)
-    for node in ast.walk(tree):
+    fields = _fields(nodes)
+    for node in nodes:
         match node:
             case ast.Name(id=name, ctx=ast.Store()) if node not in fields:
                 pass
@@ -219,10 +220,10 @@ def _parts_of_names(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
             yield from ((node.lineno, name, word) for word in words if word in EMPTY_IN_PIPELINES)
 
 
-def _fields(tree: ast.Module) -> set[ast.expr]:
+def _fields(nodes: Iterable[ast.AST]) -> set[ast.expr]:
     return {
         statement.target
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.ClassDef)
         for statement in node.body
         if isinstance(statement, ast.AnnAssign)

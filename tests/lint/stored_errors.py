@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import gc
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -298,6 +299,7 @@ def main(paths: Sequence[str]) -> int:
         for path in map(Path, paths or SOURCES)
         for file in ([path] if path.is_file() else path.rglob("*.py"))
     )
+    gc.disable()  # a million nodes stay until the end: the collector would walk through them again and again
     findings = check([(str(file), file.read_text(encoding="utf-8")) for file in files])
     for finding in findings:
         sys.stderr.write(f"{finding}\n")

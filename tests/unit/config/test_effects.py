@@ -43,7 +43,7 @@ def fields_read() -> frozenset[tuple[str, str]]:
         names
         for path in SOURCES.rglob("*.py")
         if path.parent.name != "config"
-        for names in re.findall(r"(\w+)(?:\(\))?\.(?=(\w+))", path.read_text(encoding="utf-8"))
+        for names in re.findall(r"\b(\w+)(?:\(\))?\.(?=(\w+))", path.read_text(encoding="utf-8"))
     )
 
 
