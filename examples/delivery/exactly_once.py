@@ -19,7 +19,8 @@ def work(address: str, _: Path, crash: Crash) -> None:
         Consumer(
             address,
             group_id="workers",
-            group_instance_id="worker-1",  # a worker that restarts has its partitions back at once
+            group_instance_id="worker-1",  # a worker that restarts has its partitions back at once:
+            group_protocol="classic",  # the consumer protocol waits until the session of a killed worker ends
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
