@@ -275,9 +275,9 @@ def producers_not_replayed() -> Patches:
 def append_after_failed_write() -> Patches:
     real = ActiveSegment.write
 
-    def write(self: ActiveSegment, *arguments: Any) -> Segment:
+    def write(self: ActiveSegment, *arguments: Any, is_urgent: bool) -> Segment:
         try:
-            return real(self, *arguments)
+            return real(self, *arguments, is_urgent=is_urgent)
         except Exception:
             self._health.fault = None
             active = self._segments.active

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.archive.store.values import KEY_HEADER, TIME_HEADER
 from odradek.model.errors import ConfigError
@@ -175,7 +175,8 @@ def _blaming(option: str, usage: str) -> Iterator[None]:
         raise ConfigError(f"{option}: {reason}; {usage}") from None
 
 
-def _check_csv_types(kind: Any) -> None:
+def _check_csv_types(kind: types.DataType) -> None:
+    assert isinstance(kind, types.StructType), kind
     for field in kind.fields:
         if field.dataType.typeName() in ("struct", "array", "map"):
             raise ConfigError(

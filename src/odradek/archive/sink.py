@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -112,9 +112,9 @@ class ArchiveSink(PromptInput, DataSourceStreamArrowWriter):
 
 
 def _task_in_query() -> tuple[str, int, int]:
-    context: Any = pyspark.TaskContext.get()
-    query = context and context.getLocalProperty("sql.streaming.queryId")
-    batch = context and context.getLocalProperty("streaming.sql.batchId")
-    if not query or batch is None:
+    context = pyspark.TaskContext.get()
+    query = None if context is None else context.getLocalProperty("sql.streaming.queryId")
+    batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+    if context is None or not query or batch is None:
         raise ArchiveError("an archive is written by tasks of a streaming query")
     return query, int(batch), context.partitionId()

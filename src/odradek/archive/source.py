@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -61,13 +61,13 @@ class ArchiveDataSource(DataSource):
             raise ConfigError('an archive is appended to: use outputMode("append")')
         return sink.ArchiveSink(archive_write_options(self.options), schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> Any:
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
         raise ConfigError(
             "an archive is written by a stream, whose checkpoint says what each batch has read: use writeStream with"
             " trigger(availableNow=True), or `odradek archive run --once`"
         )
 
-    def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: StructType) -> NoReturn:  # noqa: N802 - Spark's name
         raise ConfigError(
             'an archive is read as a batch; a stream that begins in an archive reads format("odradek") with the option archive'
         )

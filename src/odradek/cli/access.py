@@ -5,11 +5,12 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from odradek import client
+from odradek.model.aliases import ClientSettings
 from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
 
@@ -50,7 +51,7 @@ def connection_settings() -> dict[str, str]:
     return {} if path is None else settings_file.connection_settings(path, "--command-config")
 
 
-def client_arguments(client_id: str = CLIENT_ID) -> dict[str, Any]:
+def client_arguments(client_id: str = CLIENT_ID) -> ClientSettings:
     """Arguments of any client that a command makes, by their names in Python: its id, and how it connects and logs in."""
     settings = {"bootstrap.servers": "", "client.id": client_id, **connection_settings()}
     arguments = client_settings.AdminSettings.arguments(settings)

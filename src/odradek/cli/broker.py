@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypedDict, TypeVar
 
 import click
 
@@ -105,7 +105,7 @@ def clients(
 
     Clients push what `odradek client-metrics alter` subscribes to (KIP-714), each to one broker.
     """
-    pushing: list[dict[str, Any]] = _json_page(metrics, "/clients", token_file, ca)
+    pushing: list[_PushingClient] = _json_page(metrics, "/clients", token_file, ca)
     shown = [entry for entry in pushing if client in (None, entry["client_id"], entry["client_instance_id"])]
     for entry in shown:
         entry["metrics"] = [metric for metric in entry["metrics"] if metric["name"].startswith(name)]
@@ -132,7 +132,29 @@ def clients(
         )
 
 
-def _client_row(entry: dict[str, Any]) -> tuple[object, ...]:
+class _PushedMetric(TypedDict):
+    """A metric of a client on the page /clients."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+class _PushingClient(TypedDict):
+    """A client on the page /clients."""
+
+    client_id: str
+    client_instance_id: str
+    software: str
+    address: str
+    port: int
+    pushes: int
+    seconds_since_last: float
+    has_ended: bool
+    metrics: list[_PushedMetric]
+
+
+def _client_row(entry: _PushingClient) -> tuple[object, ...]:
     return (
         entry["client_id"],
         entry["client_instance_id"],
@@ -144,7 +166,7 @@ def _client_row(entry: dict[str, Any]) -> tuple[object, ...]:
     )
 
 
-def _labels(metric: dict[str, Any]) -> str:
+def _labels(metric: _PushedMetric) -> str:
     return ", ".join(f"{key}={value}" for key, value in metric["labels"].items())
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import click
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rich import box, console, live
     from rich import table as rich_table
     from rich import text as rich_text
+    from rich.console import Console, ConsoleOptions
+    from rich.measure import Measurement
 else:
     box = lazy("rich.box")
     console = lazy("rich.console")
@@ -33,13 +35,13 @@ _MARK: Final = ">"
 """Begins each further line of a cell on a terminal. A cell whose text begins with it is escaped."""
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Prints JSON, indented on a terminal, else in one line."""
     indent = 2 if sys.stdout.isatty() else None
     click.echo(safe_json(value, indent=indent, default=str))
 
 
-def print_json_line(value: Any) -> None:
+def print_json_line(value: object) -> None:
     """Prints one of many objects, on a line of its own."""
     click.echo(safe_json(value, default=str))
 
@@ -101,7 +103,9 @@ def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]], to_the_ri
     console.Console(highlight=False).print(_rich_table(columns, rows, to_the_right))
 
 
-def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], to_the_right: Sequence[bool]) -> Any:
+def _rich_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], to_the_right: Sequence[bool]
+) -> rich_table.Table:
     table = rich_table.Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column, right in zip(columns, to_the_right, strict=True):
         table.add_column(
@@ -120,10 +124,10 @@ class _Cell:
     def __init__(self, text: str) -> None:
         self._text = f"\\x{ord(_MARK):02x}{text[1:]}" if text.startswith(_MARK) else text
 
-    def __rich_measure__(self, console: Any, options: Any) -> Any:
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         return rich_text.Text(self._text).__rich_measure__(console, options)
 
-    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[rich_text.Text]:
         width, text = options.max_width, rich_text.Text(self._text)
         lines = text.wrap(console, width, justify=options.justify, overflow="fold")
         if len(lines) == 1 or width <= len(_MARK) + 1:
@@ -139,7 +143,7 @@ class RefreshingTable:
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = list(columns)
-        self._live: Any = None
+        self._live: live.Live | None = None
         self._shown = False
 
     def __enter__(self) -> Self:

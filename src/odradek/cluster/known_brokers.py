@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypedDict
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
@@ -51,9 +51,16 @@ class KnownBroker:
         return json.dumps({"directories": directories, "clean": self.is_clean}).encode()
 
 
+class _StoredBroker(TypedDict):
+    """The JSON of a node. Each directory has the number and the token of its generation."""
+
+    directories: dict[str, tuple[int, str]]
+    clean: bool
+
+
 def known_broker_from(broker_id: BrokerId, data: bytes) -> KnownBroker:
     """Returns the document that a node holds."""
-    stored: dict[str, Any] = json.loads(data)
+    stored: _StoredBroker = json.loads(data)
     return KnownBroker(
         broker_id=broker_id,
         directories={

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, NotRequired, TypedDict
 
 from odradek.cluster.image import BrokerImage
 from odradek.cluster.known_brokers import DiskClaim
@@ -94,9 +94,22 @@ class Registration:
         )
 
 
+class _StoredRegistration(TypedDict):
+    """The JSON of a node."""
+
+    directory: str
+    host: str
+    port: int
+    endpoints: dict[str, tuple[str, int]]
+    rack: str | None
+    cordoned: bool
+    speaks: tuple[int, int]
+    control_plane: NotRequired[str | None]
+
+
 def registration_from(broker_id: BrokerId, data: bytes) -> Registration:
     """Returns the document that a node holds."""
-    stored: dict[str, Any] = json.loads(data)
+    stored: _StoredRegistration = json.loads(data)
     return Registration(
         broker_id=broker_id,
         directory_id=stored["directory"],

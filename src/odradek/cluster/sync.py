@@ -8,7 +8,7 @@ are the same objects afterwards, so that "what changed?" can be asked by identit
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
@@ -24,6 +24,7 @@ from odradek.cluster.topic_documents import (
     topic_as_json,
     topic_from_json,
 )
+from odradek.model.aliases import Json
 from odradek.model.errors import OdradekError
 from odradek.model.ids import BrokerId
 
@@ -85,7 +86,7 @@ class BrokerReport:
 
     def data(self) -> bytes:
         """Returns the request's payload; the other fields have places of their own."""
-        document: dict[str, Any] = {
+        document: dict[str, Json] = {
             "damaged": _replica_pairs(self.damaged),
             "offline": _replica_pairs(self.offline),
             "leaving": self.is_leaving,
@@ -128,11 +129,11 @@ class BrokerReport:
         )
 
 
-def _replica_pairs(replicas: frozenset[ReplicaId]) -> list[list[Any]]:
+def _replica_pairs(replicas: frozenset[ReplicaId]) -> list[list[str | int]]:
     return sorted([str(topic_id), index] for topic_id, index in replicas)
 
 
-def _replicas(stored: Any) -> frozenset[ReplicaId]:
+def _replicas(stored: Iterable[tuple[str, int]]) -> frozenset[ReplicaId]:
     return frozenset((UUID(topic_id), int(index)) for topic_id, index in stored)
 
 
@@ -261,7 +262,7 @@ def _topic_from(name: str, stored: dict[str, Any]) -> Steps[TopicImage]:
     return replace(topic_from_json(name, stored | {"partitions": []}), partitions=tuple(partitions))
 
 
-def _size_of(change: Mapping[str, Any]) -> int:
+def _size_of(change: Mapping[str, Sized]) -> int:
     """Returns the size of a change in partitions."""
     return 1 + len(change.get("changed", ())) + len(change.get("partitions", ()))
 
@@ -300,7 +301,7 @@ def _from_snapshot(
     return replace(image.with_only_topics(topics), version=head["version"])
 
 
-def _topic_change(before: TopicImage | None, after: TopicImage) -> dict[str, Any]:
+def _topic_change(before: TopicImage | None, after: TopicImage) -> dict[str, Json]:
     if (
         before is None
         or before.topic_id != after.topic_id

@@ -42,8 +42,8 @@ def topic_from_json(name: str, stored: dict[str, Any]) -> TopicImage:
     )
 
 
-def partition_as_json(partition: PartitionImage) -> list[Any]:
-    stored: list[object] = [
+def partition_as_json(partition: PartitionImage) -> list[Json]:
+    stored: list[Json] = [
         partition.leader,
         partition.leader_epoch,
         partition.partition_epoch,

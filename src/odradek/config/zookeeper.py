@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.config.definition import Bounds, any_of, at_least, one_of
 from odradek.config.section import HIGH, LOW, Boolean, Int, List, Password, Section, String, section, setting
@@ -121,7 +121,7 @@ class ZooKeeperConfig(Section):
     # fmt: on
 
 
-def check_zookeeper(parsed: Mapping[str, Any]) -> dict[str, Any]:
+def check_zookeeper(parsed: Mapping[str, object]) -> dict[str, object]:
     """Raises ConfigError for settings that do not fit together; derives nothing."""
     username, password = parsed.get("odradek.zookeeper.username"), parsed.get("odradek.zookeeper.password")
     if (username is None) != (password is None):
@@ -142,7 +142,7 @@ def check_zookeeper(parsed: Mapping[str, Any]) -> dict[str, Any]:
         )
     for store in ("keystore", "truststore"):
         location = parsed.get(f"zookeeper.ssl.{store}.location")
-        if location and location.lower().endswith((".jks", ".p12", ".pfx", ".bcfks")):
+        if location and str(location).lower().endswith((".jks", ".p12", ".pfx", ".bcfks")):
             raise ConfigError(
                 f"zookeeper.ssl.{store}.location={location!r} is not allowed: expected a PEM file; convert it with Java's "
                 "keytool (to PKCS12) and with openssl pkcs12"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -72,7 +72,7 @@ class FrameSerde:
         *,
         parts: Sequence[Part] = PARTS,
         on_error: Literal["raise", "column"] = "raise",
-    ) -> Any:
+    ) -> pa.RecordBatch | pa.Table:
         """Returns the rows of `poll_arrow` with the columns `key` and `value` as their schemas say: records become structs.
 
         Rows keep their number and order; a tombstone is null. A record of an older or newer schema is read by the names of
@@ -215,7 +215,9 @@ def _chosen(table: pa.Table, part: str, chosen: str | Sequence[str] | None) -> p
     )
 
 
-def _deserialized(rows: Any, part: Part, values: RegisteredValues, in_column: bool) -> object:
+def _deserialized(
+    rows: pa.RecordBatch | pa.Table, part: Part, values: RegisteredValues, in_column: bool
+) -> pa.RecordBatch | pa.Table:
     decoded: list[object] = []
     errors: list[str | None] = []
     raw = (scalar.as_py() for scalar in rows.column(part))
@@ -231,7 +233,7 @@ def _deserialized(rows: Any, part: Part, values: RegisteredValues, in_column: bo
     return rows.append_column(f"{part}_error", pa.array(errors, pa.string())) if in_column else rows
 
 
-def _unreadable(rows: Any, part: Part, row: int, error: ValueError) -> str:
+def _unreadable(rows: pa.RecordBatch | pa.Table, part: Part, row: int, error: ValueError) -> str:
     names = ("topic", "partition", "offset")
     if all(name in rows.schema.names for name in names):
         topic, partition, offset = (rows.column(name)[row].as_py() for name in names)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 from odradek.model.exception_text import text_of
 from odradek.model.public import public
@@ -269,8 +269,8 @@ class ErrorValue(Generic[E]):
     """
 
     kind: type[E]
-    arguments: tuple[Any, ...]
-    attributes: Mapping[str, Any]
+    arguments: tuple[object, ...]
+    attributes: Mapping[str, object]
     reason: str
     """The message that the error had."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 _HIDDEN: Final = (
     "\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e"
@@ -43,7 +43,7 @@ def safe_json(
     *,
     indent: int | None = None,
     separators: tuple[str, str] | None = None,
-    default: Callable[[Any], object] | None = None,
+    default: Callable[[object], object] | None = None,
 ) -> str:
     """Returns JSON of the value, with letters as they are, and with JSON's escapes for unsafe characters. It has the same
     meaning."""

@@ -428,7 +428,7 @@ class TlsTransport(asyncio.Transport):
         self.is_gone = False
         self._is_closing = False
 
-    def get_extra_info(self, name: str, default: Any = None) -> object:
+    def get_extra_info(self, name: str, default: object = None) -> object:
         if name == "peercert":
             return self._tls_info["ssl_object"].getpeercert() or default
         if name in self._tls_info:

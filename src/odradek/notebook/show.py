@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, Unpack
 
 from odradek.client.admin.group_descriptions import SHARE
 from odradek.client.consumer.subscription_state import EARLIEST, LATEST
@@ -202,7 +203,7 @@ def _pipeline_facts(
     return tuple(facts)
 
 
-def _offsets(admin: Admin, partitions: Any, when: int) -> dict[TopicPartition, int]:
+def _offsets(admin: Admin, partitions: Iterable[TopicPartition], when: int) -> dict[TopicPartition, int]:
     """Returns the offsets of the partitions that there are, and that have a leader."""
     wanted = dict.fromkeys(partitions, when)
     if not wanted:

@@ -77,7 +77,7 @@ class ProgramOutline:
         """All topics that it reads, ordered by name."""
         return tuple(sorted({source.topic for output in self.outputs for source in output.sources}))
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         return asdict(self)
 
     @classmethod

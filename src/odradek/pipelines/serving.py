@@ -6,12 +6,13 @@ import fcntl
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from odradek.model.aliases import ClientSettings
 from odradek.model.errors import OdradekError
 from odradek.net.metrics_page import MetricsPage, PageTerms
 from odradek.pipelines.document import PipelineDocument
@@ -42,7 +43,7 @@ class ServeTerms:
     """The directory of checkpoints; a lock in it keeps a second supervisor of this machine out."""
     name: str
     """The supervisor's name, by which others see it."""
-    client: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    client: ClientSettings = field(default_factory=dict, repr=False)
     """Settings of all its clients, such as how they log in, by their Python names."""
     policy: RestartPolicy = field(default_factory=RestartPolicy)
     session_ms: int = SESSION_MS

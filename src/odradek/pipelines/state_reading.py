@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from odradek import client
 from odradek.client import Admin, Consumer
+from odradek.model.aliases import ClientSettings
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
 from odradek.pipelines.carrying import OperatorState, state_topics
@@ -44,8 +45,8 @@ class StateRow:
     task: int
     part: str
     """An operator may keep several maps: its own names of them."""
-    key: Any
-    value: Any
+    key: object
+    value: object
 
 
 def chosen_states(
@@ -142,7 +143,7 @@ def _ends(admin: Admin, topic: str) -> dict[TopicPartition, int]:
 
 
 def _records(
-    topic: str, ends: dict[TopicPartition, int], servers: str, clock: Clock, settings: dict[str, Any]
+    topic: str, ends: dict[TopicPartition, int], servers: str, clock: Clock, settings: ClientSettings
 ) -> Iterator[ChangelogRow]:
     with Consumer(
         servers,

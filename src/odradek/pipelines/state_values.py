@@ -10,7 +10,7 @@ import collections
 import datetime
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from odradek.streams.processors.state.state_bytes import state_value
 
@@ -19,7 +19,7 @@ class StateName(NamedTuple):
     """The name of a row of a task's state: the operator's map that it is in, and the key."""
 
     part: str
-    key: Any
+    key: object
     """One value, a list of several; text where it is not made of Python's own values; None for the whole task."""
 
 

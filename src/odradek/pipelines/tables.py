@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from odradek import client
 from odradek.client import Admin, Consumer, NewTopic
 from odradek.client.admin.ensured_topics import ensure_topic
+from odradek.model.aliases import ClientSettings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.pipelines.document import PIPELINES_TOPIC, PipelineDocument
@@ -104,7 +105,7 @@ def _table(
 
 
 def _records(
-    topic: str, end: int, clock: Clock, servers: str, settings: dict[str, Any]
+    topic: str, end: int, clock: Clock, servers: str, settings: ClientSettings
 ) -> Iterator[tuple[bytes | None, bytes | None]]:
     if end == 0:
         return

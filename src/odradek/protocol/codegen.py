@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from odradek.protocol.schema import ArrayKind, Field, Kind, Struct, StructKind
 
@@ -30,8 +30,8 @@ class Writer:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.places: list[tuple[Place, ...]] = []
-        self.scope: dict[str, Any] = {}
-        self._names: dict[Any, str] = {}
+        self.scope: dict[str, object] = {}
+        self._names: dict[object, str] = {}
         self._counter = count(1)
         self._depth = 0
         self._path: list[str] = []

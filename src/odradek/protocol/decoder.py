@@ -36,7 +36,6 @@ Steps. Of the same declaration comes a generator that yields every `STEP_ELEMENT
 from __future__ import annotations
 
 from struct import Struct as Layout
-from typing import Any
 
 from odradek.protocol.codegen import Place, Writer, holds_records, shape_of, size_min
 from odradek.protocol.errors import Fault, TooManyElements
@@ -168,7 +167,7 @@ class DecoderSource:
         else:
             self._bytes(kind, target, nullable)
 
-    def _nested(self, kind: StructKind[Any], target: str, null: str | None) -> None:
+    def _nested(self, kind: StructKind[Struct], target: str, null: str | None) -> None:
         """Writes code that reads a struct; where it may be null, after a byte for null: 0 in a tagged field, else -1."""
         writer = self.writer
         if null is None:

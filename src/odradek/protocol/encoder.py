@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 from struct import Struct as Layout
-from typing import Any
 
 from odradek.protocol.codegen import Place, Writer, holds_records, shape_of
 from odradek.protocol.decoder import STEP_ELEMENTS
@@ -151,7 +150,7 @@ class EncoderSource:
         else:
             self._bytes(kind, value, nullable)
 
-    def _nested(self, kind: StructKind[Any], value: str, null: int | None) -> None:
+    def _nested(self, kind: StructKind[Struct], value: str, null: int | None) -> None:
         """Writes code that writes a struct; where it may be null, with a byte before it. Tagged, that is 0 for null, else
         -1."""
         writer = self.writer

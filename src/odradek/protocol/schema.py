@@ -72,7 +72,7 @@ class Field:
         kind: Kind[Any],
         versions: str,
         *,
-        default: Any = _ABSENT,
+        default: object = _ABSENT,
         nullable: str | None = None,
         ignorable: bool = False,
         tag: int | None = None,
@@ -104,7 +104,7 @@ class Kind(Generic[T]):
         self.size = size
         """Bytes on the wire of a fixed-width type."""
 
-    def zero(self) -> Any:
+    def zero(self) -> object:
         """Returns a field's value when neither the sender nor the declaration sets one."""
         return self._zero
 
@@ -130,7 +130,7 @@ class ArrayKind(Kind[list[T]]):
         super().__init__(f"[]{element.name}", [])
         self.element = element
 
-    def zero(self) -> Any:
+    def zero(self) -> object:
         return FRESH_LIST
 
 
@@ -143,7 +143,7 @@ class StructKind(Kind[S]):
         super().__init__(cls.__name__, _ABSENT)
         self.cls = cls
 
-    def zero(self) -> Any:
+    def zero(self) -> object:
         return self.cls.default_instance()
 
 
@@ -210,7 +210,7 @@ class StructMeta(type):
     """Turns declared fields into slots. Type checkers see a frozen dataclass."""
 
     def __new__(
-        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
+        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, object], **options: Any
     ) -> StructMeta:
         fields = []
         for key, value in list(namespace.items()):
@@ -291,7 +291,7 @@ class Message(Struct):
     _stepped_decoders: ClassVar[dict[int, Any]] = {}
 
 
-def _brief(value: Any) -> str:
+def _brief(value: object) -> str:
     if isinstance(value, bytes | bytearray | memoryview):
         return f"<{len(value)} bytes>"
     return repr(value)
@@ -299,7 +299,7 @@ def _brief(value: Any) -> str:
 
 def _constructor(fields: Iterable[Field]) -> Any:
     """Compiles `__init__(self, *, a=..., b=...)` for a class's fields."""
-    scope: dict[str, Any] = {"FRESH_LIST": FRESH_LIST}
+    scope: dict[str, object] = {"FRESH_LIST": FRESH_LIST}
     parameters, body = [], []
     for field in fields:
         name = field.name

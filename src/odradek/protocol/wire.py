@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from struct import Struct as Layout
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from odradek.protocol.errors import Fault
@@ -79,7 +79,7 @@ class UuidCache(dict[bytes, UUID]):
         return value
 
 
-class ArrayReaders(dict[int, Callable[..., tuple[Any, ...]]]):
+class ArrayReaders(dict[int, Callable[..., tuple[object, ...]]]):
     """Stored element count -> function that unpacks that many numbers of one format.
 
     The stored count is one too many in compact form. For null it raises Fault. A count that reaches past the
@@ -101,7 +101,7 @@ class ArrayReaders(dict[int, Callable[..., tuple[Any, ...]]]):
         return reader
 
 
-class EncodedArrays(dict[tuple[Any, ...] | None, bytes]):
+class EncodedArrays(dict[tuple[object, ...] | None, bytes]):
     """An array of numbers of one format, as a tuple, or None -> its bytes, count included.
 
     Short arrays on the wire are replica lists and the like: a few combinations, repeated for every partition.

@@ -12,12 +12,22 @@ import base64
 import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final, NotRequired, TypedDict
 
 from odradek.registry.port import Node, RegistryError
 from odradek.registry.tree import Change, Tree
 
 _CRC_LENGTH: Final = len(b"00000000 ")
+
+
+class _StoredNode(TypedDict):
+    """The JSON of a node in an entry. Before there was `created`, the number of a node's creation was not written."""
+
+    path: str
+    data: str
+    version: int
+    created: NotRequired[int]
+    owner: NotRequired[int]
 
 
 class JournalState:
@@ -46,7 +56,7 @@ class JournalState:
                 self.tree.commits = entry["commits"] - 1
         return self.tree.apply(changes)
 
-    def _node(self, entry: dict[str, Any]) -> Node:
+    def _node(self, entry: _StoredNode) -> Node:
         created = entry.get("created")
         if created is None:
             present = self.tree.nodes.get(entry["path"])

@@ -99,7 +99,7 @@ class Session:
         self._login_failed = False
         self._connection = 0
         """Grows with every connection."""
-        self._waiting: deque[tuple[_Send, asyncio.Future[Any]]] = deque()
+        self._waiting: deque[tuple[_Send, asyncio.Future[object]]] = deque()
         self._in_flight = 0
         self._watchers: dict[str, _Watcher] = {}
         self._wakened: list[asyncio.Future[None]] = []

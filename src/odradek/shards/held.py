@@ -22,7 +22,7 @@ class WaitingRequests:
     __slots__ = ("_answers",)
 
     def __init__(self) -> None:
-        self._answers: dict[Ticket[Any], PromptFuture[Any]] = {}
+        self._answers: dict[Ticket[object], PromptFuture[Any]] = {}
 
     def wait(self, ticket: Ticket[R]) -> PromptFuture[R]:
         """Resolves to the response, or raises the KafkaError that took the coordinator away."""
@@ -45,7 +45,7 @@ class WaitingRequests:
 class HeldOutcome(NamedTuple):
     """An outcome, the future of its reply, and the waiters for its answers."""
 
-    outcome: Outcome[Any]
+    outcome: Outcome[object]
     released: PromptFuture[Any]
     requests: WaitingRequests
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 T_co = TypeVar("T_co", covariant=True)
 R_co = TypeVar("R_co", covariant=True)
@@ -51,5 +51,5 @@ class Outcome(NamedTuple, Generic[T_co]):
 
     reply: T_co
     records: Sequence[NewRecord] = ()
-    answers: Sequence[DeferredReply[Any]] = ()
+    answers: Sequence[DeferredReply[object]] = ()
     producer: BatchProducer | None = None

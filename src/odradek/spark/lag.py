@@ -9,7 +9,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
@@ -120,7 +120,8 @@ def publish_offsets(spark: SparkSession) -> LagListener:
 
 def _sources(spark: SparkSession, query_id: str) -> list[PublishedSource]:
     """Returns the sources of a running query. Those that are the same Spark reads once, and reports once."""
-    query: Any = spark.streams.get(query_id)
+    query = spark.streams.get(query_id)
+    assert query is not None, query_id
     sources: dict[tuple[str, tuple[tuple[str, str], ...]], PublishedSource] = {}
     for kind, options in streaming_leaves(query):
         sources[kind, tuple(sorted(options.items()))] = PublishedSource.of(kind, options)

@@ -29,6 +29,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from odradek.model.aliases import Json
 from odradek.model.errors import ConfigError, ErrorValue, OdradekError
 from odradek.model.lazy import lazy
 from odradek.model.public import public
@@ -277,11 +278,11 @@ class StreamReader(PromptInput, DataSourceStreamReader, SupportsTriggerAvailable
         self._publisher: OffsetPublisher | None = None
 
     @errors_in_one_line()
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> dict[str, Json]:  # noqa: N802 - Spark's name
         return to_document(self._progress().initial())
 
     @errors_in_one_line()
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: dict[str, Json], limit: ReadLimit) -> dict[str, Json]:  # noqa: N802
         before = from_document(start)
         self._publish(before)
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
@@ -294,7 +295,7 @@ class StreamReader(PromptInput, DataSourceStreamReader, SupportsTriggerAvailable
             return ReadMaxRows(most)
         return ReadAllAvailable() if least is None else ReadMinRows(least)
 
-    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+    def reportLatestOffset(self) -> dict[str, Json] | None:  # noqa: N802 - Spark's name
         latest = self._progress().known_latest()
         return None if latest is None else to_document(latest)
 
@@ -342,10 +343,10 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         self._refuse()
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> dict[str, Json]:  # noqa: N802 - Spark's name
         self._refuse()
 
-    def latestOffset(self, start: Mapping[str, object], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: Mapping[str, object], limit: ReadLimit) -> dict[str, Json]:  # noqa: N802
         self._refuse()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name

@@ -16,8 +16,9 @@ import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
+from odradek.model.aliases import Json
 from odradek.model.errors import OdradekError
 from odradek.sql.rest_client import DEFAULT_URL, OpenQuery, RestClient, ServerRefusal, ServerUnreachable
 
@@ -131,8 +132,8 @@ class SqlCursor:
         self._client = client
         self._properties = properties
         self._query: OpenQuery | None = None
-        self._rows: Iterator[list[Any]] = iter(())
-        self.description: tuple[tuple[Any, ...], ...] | None = None
+        self._rows: Iterator[list[Json]] = iter(())
+        self.description: tuple[tuple[object, ...], ...] | None = None
         self.rowcount = -1
 
     def execute(self, operation: str, parameters: Sequence[object] = ()) -> Self:
@@ -159,7 +160,7 @@ class SqlCursor:
             self.execute(operation, values)
         return self
 
-    def fetchone(self) -> tuple[Any, ...] | None:
+    def fetchone(self) -> tuple[Json, ...] | None:
         if self.description is None:
             raise InterfaceError("no query was run: there are no rows")
         try:
@@ -168,7 +169,7 @@ class SqlCursor:
             raise _database_error(error) from error
         return None if row is None else tuple(row)
 
-    def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:  # unused: PEP 249
+    def fetchmany(self, size: int | None = None) -> list[tuple[Json, ...]]:  # unused: PEP 249
         rows = []
         for _ in range(self.arraysize if size is None else size):
             row = self.fetchone()
@@ -177,10 +178,10 @@ class SqlCursor:
             rows.append(row)
         return rows
 
-    def fetchall(self) -> list[tuple[Any, ...]]:
+    def fetchall(self) -> list[tuple[Json, ...]]:
         return list(self)
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+    def __iter__(self) -> Iterator[tuple[Json, ...]]:
         while (row := self.fetchone()) is not None:
             yield row
 
@@ -211,7 +212,7 @@ async def stream(
     password: str = "",
     ca: str | Path | None = None,
     properties: Mapping[str, str] | None = None,
-) -> AsyncIterator[dict[str, Any]]:
+) -> AsyncIterator[dict[str, object]]:
     """Yields the rows of a query as they come, by column. Leaving the loop ends the query."""
     client = RestClient(url=url, user=user, password=password, ca=None if ca is None else Path(ca))
     text = _with_parameters(text, parameters)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
+from odradek.model.aliases import Json
 from odradek.model.errors import ConfigError, OdradekError
 
 DEFAULT_URL: Final = "http://127.0.0.1:8088"
@@ -50,7 +51,7 @@ class OpenQuery:
     _connection: http.client.HTTPConnection
     _response: http.client.HTTPResponse
 
-    def __iter__(self) -> Iterator[list[Any]]:
+    def __iter__(self) -> Iterator[list[Json]]:
         """Yields rows until the query ends, or `close`. Raises ServerRefusal if the query fails."""
         for line in self.lines():
             try:
@@ -94,7 +95,7 @@ class OpenQuery:
         self.close()
 
 
-def row_of(line: bytes) -> list[Any]:
+def row_of(line: bytes) -> list[Json]:
     """Returns the values of a line of `OpenQuery.lines`. Raises ValueError for other bytes."""
     try:
         row = json.loads(line)

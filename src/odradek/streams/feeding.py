@@ -36,8 +36,8 @@ class InputTopic:
     def __init__(self, source: TopicSource, number: int) -> None:
         self._source = source
         self.number = number
-        self._values: list[dict[str, Any]] = []
-        self._records: list[dict[str, Any]] = []
+        self._values: list[dict[str, object]] = []
+        self._records: list[dict[str, object]] = []
 
     def add(self, row: object, number: int, clock_ms: int) -> int:
         """Adds a row; returns its timestamp, the clock's if it has none. ConfigError for a row that does not fit."""
@@ -191,7 +191,7 @@ def _bytes(value: object, role: str) -> bytes | None:
     raise ConfigError(f"the {role} {value!r} is fed beside bytes: give it as bytes, too")
 
 
-def _struct_of(value: object, schema: DeclaredSchema, role: str) -> dict[str, Any] | None:
+def _struct_of(value: object, schema: DeclaredSchema, role: str) -> dict[str, object] | None:
     if value is None:
         return None
     if schema.bare:

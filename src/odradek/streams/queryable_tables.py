@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from odradek.client.settings.settings import ConsumerSettings
+from odradek.model.aliases import ClientSettings
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.streams.restore.changelogs import kafka_client
@@ -106,7 +107,7 @@ class QueryableTables:
         )
         return self._serving.address
 
-    def _client(self) -> tuple[Any, dict[str, Any]]:
+    def _client(self) -> tuple[str, ClientSettings]:
         settings = ConsumerSettings.arguments(kafka_client(self.options, "-"))
         return settings.pop("bootstrap_servers"), settings
 

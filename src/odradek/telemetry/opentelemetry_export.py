@@ -8,9 +8,9 @@ certificates, compression and timeouts are those of OpenTelemetry's environment 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from odradek.model.errors import ConfigError
 from odradek.model.version import __version__
@@ -54,7 +54,7 @@ class ExportOrigin:
     attributes: Mapping[str, str | int]
 
     def resource(self) -> Resource:
-        own: dict[str, Any] = {
+        own: dict[str, str | int] = {
             "service.instance.id": self.instance,
             "service.version": __version__,
             **self.attributes,
@@ -129,9 +129,9 @@ class OtlpMetrics:
         """Ends a request that is being sent again. Blocks for `_CLOSE_S` seconds at most."""
         _within(_CLOSE_S, self._exporter.shutdown)
 
-    def _metric(self, family: Family, now_ns: int) -> Any:
+    def _metric(self, family: Family, now_ns: int) -> sdk_metrics.Metric:
         cumulative = sdk_metrics.AggregationTemporality.CUMULATIVE
-        data: Any
+        data: sdk_metrics.DataT
         if family.kind is MetricKind.HISTOGRAM:
             points = [self._distribution(text, value, now_ns) for text, value in family.samples]
             data = sdk_metrics.Histogram(data_points=points, aggregation_temporality=cumulative)
@@ -154,7 +154,7 @@ class OtlpMetrics:
         name = f"{family.name}_total" if family.kind is MetricKind.COUNTER else family.name
         return sdk_metrics.Metric(name=name, description=family.meaning, unit="", data=data)
 
-    def _distribution(self, text: str, value: object, now_ns: int) -> Any:
+    def _distribution(self, text: str, value: object, now_ns: int) -> sdk_metrics.HistogramDataPoint:
         assert isinstance(value, Histogram)
         return sdk_metrics.HistogramDataPoint(
             attributes=label_pairs(text),
@@ -186,7 +186,7 @@ def _url(endpoint: str, signal: str) -> str:
     return f"{endpoint.rstrip('/')}/v1/{signal}"
 
 
-def _within(seconds: float, work: Any) -> None:
+def _within(seconds: float, work: Callable[[], object]) -> None:
     """Calls `work` on a thread and waits for its end for so long: a collector that is away holds up no one's end."""
     thread = threading.Thread(target=work, name="odradek-otlp-close", daemon=True)
     thread.start()

@@ -112,7 +112,7 @@ class SchemaRegistry:
 
     def register(self, subject: str, kind: str, text: str) -> int:
         """The id. A schema that the subject has keeps its id. SchemaRegistryError for one that is not compatible."""
-        body: dict[str, Any] = {"schema": text}
+        body: dict[str, object] = {"schema": text}
         if kind != "AVRO":
             body["schemaType"] = kind
         schema_id: int = self._request("POST", f"/subjects/{_quoted(subject)}/versions", body)["id"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from odradek.client.admin.aio import AsyncAdmin
@@ -23,7 +23,7 @@ from odradek.model.ids import TopicPartition
 from odradek.records.columns import Columns
 from odradek.runtime.ports import Clock, Entropy
 
-DEFAULTS: Final[Mapping[str, Any]] = {
+DEFAULTS: Final[ClientSettings] = {
     "isolation_level": "read_committed",
     "auto_offset_reset": "none",
     "allow_auto_create_topics": False,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 
 class ViewStatus(Enum):
@@ -59,7 +58,7 @@ class Freshness:
         lags = [partition.lag for partition in self.partitions]
         return None if None in lags else sum(lag for lag in lags if lag is not None)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Returns the freshness as JSON, for HTTP and the command line."""
         return {
             "status": self.status.value,

@@ -11,7 +11,7 @@ import math
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from odradek.model.errors import ConfigError
 from odradek.model.java_numbers import double_number, whole_number
@@ -41,13 +41,13 @@ class KeyFormat(Protocol):
     def encode(self, key: object) -> bytes:
         """Converts a Python value to stored bytes."""
 
-    def decode(self, stored: bytes) -> Any:
+    def decode(self, stored: bytes) -> object:
         """Converts stored bytes to a Python value."""
 
     def prefix(self, start: object) -> bytes:
         """Returns the prefix of the stored bytes of all keys that begin with `start`."""
 
-    def parse(self, text: str) -> Any:
+    def parse(self, text: str) -> object:
         """Parses the text of a URL or a command line into a Python value."""
 
 
@@ -70,13 +70,13 @@ class TextKeys:
             return bytes(key)
         raise ValueError(f"a {self.name} key is expected, not {key!r}")
 
-    def decode(self, stored: bytes) -> Any:
+    def decode(self, stored: bytes) -> object:
         return stored.decode() if self.is_text else stored
 
     def prefix(self, start: object) -> bytes:
         return self.encode(start)
 
-    def parse(self, text: str) -> Any:
+    def parse(self, text: str) -> object:
         return text if self.is_text else text.encode()
 
 
@@ -102,13 +102,13 @@ class IntegerKeys:
         except OverflowError:
             raise ValueError(f"{key} does not fit into a {self.name}") from None
 
-    def decode(self, stored: bytes) -> Any:
+    def decode(self, stored: bytes) -> object:
         return int.from_bytes(self.stored(stored), "big", signed=True)
 
     def prefix(self, start: object) -> bytes:
         raise ValueError(f"{self.name} keys have no prefixes: ask for a range")
 
-    def parse(self, text: str) -> Any:
+    def parse(self, text: str) -> object:
         return whole_number(text)
 
 
@@ -134,14 +134,14 @@ class FloatingKeys:
         except OverflowError:
             raise ValueError(f"{key} does not fit into a {self.name}") from None
 
-    def decode(self, stored: bytes) -> Any:
+    def decode(self, stored: bytes) -> object:
         raw = bytes((stored[0] ^ _SIGN,)) + stored[1:] if stored[0] & _SIGN else _inverted(stored)
         return self.layout.unpack(raw)[0]
 
     def prefix(self, start: object) -> bytes:
         raise ValueError(f"{self.name} keys have no prefixes: ask for a range")
 
-    def parse(self, text: str) -> Any:
+    def parse(self, text: str) -> object:
         return double_number(text)
 
 
@@ -162,13 +162,13 @@ class JsonKeys:
     def encode(self, key: object) -> bytes:
         return ordered_json.encode(key)
 
-    def decode(self, stored: bytes) -> Any:
+    def decode(self, stored: bytes) -> object:
         return ordered_json.decode(stored)
 
     def prefix(self, start: object) -> bytes:
         return ordered_json.encode_prefix(start)
 
-    def parse(self, text: str) -> Any:
+    def parse(self, text: str) -> object:
         return json.loads(text)
 
 
@@ -199,7 +199,7 @@ class ViewValueFormat:
     """
 
     name: str
-    decode: Callable[[bytes], Any]
+    decode: Callable[[bytes], object]
     has_timestamps: bool = False
 
 

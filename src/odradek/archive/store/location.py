@@ -68,7 +68,7 @@ class ArchiveLocation:
         """Returns the path, for the file system, of something below the root."""
         return f"{self.path}/{relative}"
 
-    def file_system(self) -> Any:
+    def file_system(self) -> fs.FileSystem:
         """Returns the `pyarrow.fs.FileSystem` that `path` is a path of."""
         if not self.is_s3:
             return fs.LocalFileSystem()

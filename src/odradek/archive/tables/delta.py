@@ -214,7 +214,7 @@ class DeltaArchive:
     def _commit(
         self,
         after: int,
-        actions: list[Any],
+        actions: list[delta_transaction.AddAction | delta_transaction.RemoveAction],
         transactions: list[deltalake.Transaction],
         metadata: Mapping[str, object],
     ) -> None:

@@ -8,7 +8,7 @@ catalog, pyiceberg's `StaticTable`); it may lag a moment behind.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
@@ -100,5 +100,6 @@ class DirectoryCatalog(NoopCatalog):
 
 
 def _version_in(location: str) -> int:
-    match: Any = _VERSION.fullmatch(location.rpartition("/")[2])
+    match = _VERSION.fullmatch(location.rpartition("/")[2])
+    assert match is not None, location
     return int(match[1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from odradek.archive.store.location import ArchiveLocation
 from odradek.archive.store.values import ArchiveError
@@ -56,7 +56,7 @@ def _is_hidden(name: str) -> bool:
     return any(part[0] in "_." for part in name.split("/") if part)
 
 
-def _modified_ms(info: Any) -> int:
+def _modified_ms(info: fs.FileInfo) -> int:
     return int(info.mtime_ns) // _NS_PER_MS
 
 

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from odradek.cluster.controller.controller import Controller
 from odradek.cluster.image import BrokerImage, ClusterImage
@@ -532,7 +532,7 @@ class ClusterMembership:
         assert self._registration is not None
         me, image = self._registration.broker_id, self._cluster.image
         staying = {broker.broker_id for broker in image.brokers if not broker.is_leaving} - {me}
-        topics: Any = image.topics.values()
+        topics = image.topics.values()
         return bool(staying) and any(
             partition.leader == me and not staying.isdisjoint(partition.replicas)
             for topic in topics

@@ -10,7 +10,7 @@ import json
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from odradek.broker.metrics.collection import MeasuredBroker, MetricsCollection
 from odradek.broker.metrics.readiness import findings_of, report
@@ -23,7 +23,7 @@ from odradek.net.scrape_server import HttpPage, PageRequest, ScrapeLimits, Scrap
 from odradek.security.tls.listener_tls import ListenerCertificates
 from odradek.telemetry import events
 from odradek.telemetry.exposition import chosen_type, written
-from odradek.telemetry.metrics import bounded, counter, gauge
+from odradek.telemetry.metrics import Family, bounded, counter, gauge
 from odradek.telemetry.process_metrics import process_families
 
 T = TypeVar("T")
@@ -192,7 +192,7 @@ class MetricsListener:
         if self._broker.is_serving and (audit := self._broker.context.audit) is not None:
             audit.page_refused(request.peer, request.path)
 
-    async def _collected(self) -> list[Any] | None:
+    async def _collected(self) -> list[Family] | None:
         return await self._collection.collected() if self._broker.is_serving else None
 
     async def _findings(self) -> tuple[bool, str] | None:

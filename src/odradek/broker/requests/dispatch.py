@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from odradek.broker.cluster.forwarded_apis import CHANGES, FORWARDED, is_local
 from odradek.broker.requests.context import (
@@ -439,7 +439,7 @@ async def _set(event: asyncio.Event) -> None:
 
 
 def _encoded_later(
-    source: asyncio.Future[object] | PromptFuture[object], encode: Callable[[Any], Chunks | HeldReply]
+    source: asyncio.Future[object] | PromptFuture[object], encode: Callable[[object], Chunks | HeldReply]
 ) -> PromptFuture[Chunks | None]:
     """Returns the bytes of what `source` will hold; cancelling them cancels `source`, started or not."""
     target: PromptFuture[Chunks | None] = PromptFuture()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
@@ -172,7 +172,7 @@ def consume(
             measured = runs.measure_reading(
                 consumer, ends, count=records, seconds=seconds, show=_show("read")
             )
-    conditions = {} if topic is not None else {"size": size, "compression": compression}
+    conditions: dict[str, Json] = {} if topic is not None else {"size": size, "compression": compression}
     _report("read", measured, conditions, as_json=as_json)
 
 
@@ -224,7 +224,7 @@ def end_to_end(
                 measured = way.measure(size, rate=rate, seconds=warm_s, show=show)
             except TimeoutError as error:
                 raise OdradekError(str(error)) from None
-    conditions = {"size": size, "acks": acks, "compression": compression, "rate": rate}
+    conditions: dict[str, Json] = {"size": size, "acks": acks, "compression": compression, "rate": rate}
     _report("sent", measured, conditions, as_json=as_json)
 
 
@@ -304,7 +304,7 @@ def _show_nothing(count: int, seconds: float) -> None:
     pass
 
 
-def _report(what: str, measured: Measured, conditions: dict[str, Any], *, as_json: bool) -> None:
+def _report(what: str, measured: Measured, conditions: Mapping[str, Json], *, as_json: bool) -> None:
     if as_json:
         print_json(_document(measured, conditions))
         return
@@ -325,7 +325,7 @@ def _report(what: str, measured: Measured, conditions: dict[str, Any], *, as_jso
                 say(line)
 
 
-def _document(measured: Measured, conditions: dict[str, Any]) -> dict[str, Json]:
+def _document(measured: Measured, conditions: Mapping[str, Json]) -> dict[str, Json]:
     return {
         **conditions,
         "records": measured.records,

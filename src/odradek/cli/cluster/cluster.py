@@ -49,7 +49,7 @@ def status(bootstrap: str, as_json: bool) -> None:
         print_json({**document, "moves": moves})
         return
     rows = [
-        [*(row[key] for key in _STATUS[:-1]), None if row["bytes"] is None else bytes_text(row["bytes"])]
+        [*(row[key] for key in _STATUS[:-1]), None if row["bytes"] is None else bytes_text(int(row["bytes"]))]
         for row in state.rows()
     ]
     print_table([*_STATUS[:-1], "holds"], rows)

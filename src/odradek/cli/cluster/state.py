@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from odradek.client.admin.moves import cluster_image, known_brokers
 from odradek.client.admin.types import ConfigResource
@@ -99,7 +99,7 @@ class ClusterState:
                 results["not_preferred"].append(str(name))
         return results
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, str | int | None]]:
         """Returns one row for each broker."""
         leads = Counter(partition.leader for _, partition in self.partitions())
         holds = Counter(replica for _, partition in self.partitions() for replica in partition.replicas)
@@ -110,7 +110,7 @@ class ClusterState:
             if replica not in partition.isr
         )
         by_id = {int(broker.broker_id): broker for broker in self.image.brokers}
-        rows = []
+        rows: list[dict[str, str | int | None]] = []
         for broker_id in self.known_brokers:
             broker = by_id.get(broker_id)
             rows.append(

@@ -18,6 +18,7 @@ from odradek.cli.console.login import oidc_options, oidc_provider
 from odradek.cli.options import bootstrap_option
 from odradek.cli.output import remark, say
 from odradek.config.sasl import OAUTHBEARER
+from odradek.model.aliases import ClientSettings
 from odradek.model.errors import ConfigError
 from odradek.model.java_numbers import is_digits
 from odradek.model.lazy import lazy
@@ -198,7 +199,7 @@ def _announce(url: str, *, is_demo: bool) -> None:
     remark(f"open {url} in a browser{': ' if what else ''}{what}; Ctrl-C ends it{' all' if is_demo else ''}")
 
 
-def _sql_terms(url: str | None, user: str | None, ca: Path | None, *, asks: bool) -> Any:
+def _sql_terms(url: str | None, user: str | None, ca: Path | None, *, asks: bool) -> access.SqlTerms | None:
     """Returns the SQL server and its login. `asks`: users of the console log in, so they do to the SQL server, too."""
     if url is None:
         if user is not None or ca is not None:
@@ -235,7 +236,7 @@ def _is_https(provider: OidcOptions | None) -> bool:
     return provider is not None and provider.public_url.startswith("https:")
 
 
-def _login_settings(*, shared: bool, at_provider: bool = False) -> tuple[dict[str, Any], bool]:
+def _login_settings(*, shared: bool, at_provider: bool = False) -> tuple[ClientSettings, bool]:
     """Returns how to connect, and whether each user logs in. Then the settings have no login of their own."""
     settings = client_arguments("odradek-console")
     is_sasl = str(settings.get("security_protocol", "")).startswith("SASL")

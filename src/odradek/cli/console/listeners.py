@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
@@ -18,7 +18,7 @@ else:
     reading = lazy("odradek.console.listeners.reading")
     listener_pages = lazy("odradek.net.listener_pages")
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Command = TypeVar("Command", bound=Callable[..., object])
 _OPTIONS: Final = (
     (
         "--metrics-ca",
@@ -42,7 +42,7 @@ _OPTIONS: Final = (
 """Name, metavar, variable and meaning of each option."""
 
 
-def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+def _keep(context: click.Context, parameter: click.Parameter, value: object) -> None:
     context.meta[f"{__name__}.{parameter.name}"] = value
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from odradek.cli.moments import time_text
 from odradek.dead_letters.grouping import LetterGroup
@@ -33,7 +33,7 @@ def group_row(group: LetterGroup) -> tuple[object, ...]:
 def letter_json(letter: DeadLetter, is_redriven: bool) -> dict[str, Json]:
     """Returns all of a letter; bytes that are no text as base64, in fields that say so."""
     origin, failure, by = letter.origin, letter.failure, letter.by
-    document: dict[str, Any] = {
+    document: dict[str, Json] = {
         "topic": letter.topic,
         "partition": letter.partition,
         "offset": letter.offset,
@@ -53,12 +53,12 @@ def letter_json(letter: DeadLetter, is_redriven: bool) -> dict[str, Json]:
     }
     _put(document, "key", letter.key)
     _put(document, "value", letter.value)
-    document["headers"] = []
+    headers: list[Json] = []
     for name, value in letter.own_headers:
-        header: dict[str, Any] = {"name": name}
+        header: dict[str, Json] = {"name": name}
         _put(header, "value", value)
-        document["headers"].append(header)
-    return document
+        headers.append(header)
+    return {**document, "headers": headers}
 
 
 def letter_lines(letter: DeadLetter, is_redriven: bool, *, with_stacktrace: bool) -> Iterator[str]:
@@ -98,7 +98,7 @@ def _origin_json(origin: Origin) -> dict[str, Json]:
     }
 
 
-def _put(fields: dict[str, Any], name: str, content: bytes | None) -> None:
+def _put(fields: dict[str, Json], name: str, content: bytes | None) -> None:
     if content is None:
         fields[name] = None
         return

@@ -6,13 +6,13 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from odradek import client
 from odradek.cli.access import open_admin
-from odradek.cli.group.lag import AgesOf, describe_group, first_unread_ages
+from odradek.cli.group.lag import AgesOf, GroupLag, describe_group, first_unread_ages
 from odradek.cli.group.offset_resets import parse_plan, parse_scopes
 from odradek.cli.group.removals import delete_offsets, idle_group, remove_members
 from odradek.cli.moments import parse_moment_or_duration
@@ -126,7 +126,7 @@ def describe(
         _watch(admin, chosen, ages_of, every, times, as_json)
 
 
-def _show(groups: list[dict[str, Any]], members: bool, as_json: bool) -> None:
+def _show(groups: list[GroupLag], members: bool, as_json: bool) -> None:
     if as_json:
         print_json(groups)
         return
@@ -163,7 +163,7 @@ def _watch(
             return
 
 
-def _headline(group: dict[str, Any]) -> str:
+def _headline(group: GroupLag) -> str:
     assignor = f", {group['assignor']}" if group["assignor"] else ""
     count = len(group["members"])
     members = "1 member" if count == 1 else f"{count} members"
@@ -171,7 +171,7 @@ def _headline(group: dict[str, Any]) -> str:
     return f"{group['group']}  {group['type']}, {group['state']}{assignor}, {members}, lag {group['lag']}{seconds}"
 
 
-def _lag_rows(group: dict[str, Any]) -> list[list[object]]:
+def _lag_rows(group: GroupLag) -> list[list[object]]:
     return [[row[column] for column in LAG_COLUMNS] for row in group["offsets"]]
 
 

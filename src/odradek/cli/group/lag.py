@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from odradek import client
 from odradek.cli.access import client_arguments
@@ -25,7 +25,21 @@ AgesOf = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int]]
 """Returns the age of the first record at or behind each position, in milliseconds, where it is known."""
 
 
-def describe_group(admin: Admin, group_id: str, ages_of: AgesOf) -> dict[str, Any]:
+class GroupLag(TypedDict):
+    """A group as `group describe --json` prints it. `offsets` has a row for each partition, `members` one for each member."""
+
+    group: str
+    state: str
+    type: str
+    assignor: str | None
+    coordinator: int
+    lag: int
+    lag_seconds: float | None
+    offsets: list[dict[str, str | float | None]]
+    members: list[dict[str, object]]
+
+
+def describe_group(admin: Admin, group_id: str, ages_of: AgesOf) -> GroupLag:
     """State, members, and each partition's lag, as `group describe --json` prints it."""
     group_description = admin.describe_groups([group_id])[group_id]
     if group_description.type == SHARE:
@@ -37,7 +51,8 @@ def describe_group(admin: Admin, group_id: str, ages_of: AgesOf) -> dict[str, An
     partitions = sorted(set(positions) | set(owners))
     ends = end_offsets(admin, partitions)
     ages_ms = ages_of(furthest_behind(positions, ends))
-    offsets = []
+    offsets: list[dict[str, str | float | None]] = []
+    lags: list[int] = []
     known_s: list[float] = []
     for tp in partitions:
         position = positions.get(tp)
@@ -47,6 +62,7 @@ def describe_group(admin: Admin, group_id: str, ages_of: AgesOf) -> dict[str, An
         lag_s = 0.0 if lag == 0 else _seconds(ages_ms.get(tp))
         if lag_s is not None:
             known_s.append(lag_s)
+        lags.append(lag or 0)
         offsets.append(
             {
                 "topic": tp.topic,
@@ -66,7 +82,7 @@ def describe_group(admin: Admin, group_id: str, ages_of: AgesOf) -> dict[str, An
         "type": group_description.type,
         "assignor": group_description.assignor,
         "coordinator": group_description.coordinator,
-        "lag": sum(offset["lag"] or 0 for offset in offsets),
+        "lag": sum(lags),
         "lag_seconds": max(known_s, default=None),
         "offsets": offsets,
         "members": _members(group_description),
@@ -115,7 +131,7 @@ def end_offsets(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[Topi
     return {tp: committed.offset for tp, committed in offsets.items()}
 
 
-def _members(group_description: GroupDescription) -> list[dict[str, Any]]:
+def _members(group_description: GroupDescription) -> list[dict[str, object]]:
     return [
         {
             "member": member.member_id,

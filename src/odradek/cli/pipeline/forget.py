@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -95,7 +95,7 @@ class _SinkRemains:
         if self.open:
             print_table(_COLUMNS, [_row(transaction) for transaction in self.open])
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         decided = self.decided
         return {
             "sink": self.sink_id,
@@ -111,7 +111,7 @@ class _SinkRemains:
         }
 
 
-def _row(transaction: TransactionDescription) -> tuple[Any, ...]:
+def _row(transaction: TransactionDescription) -> tuple[object, ...]:
     return (
         transaction.transactional_id,
         transaction.producer_id,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from odradek.cli.moments import time_text
 from odradek.model.aliases import Json
@@ -46,7 +46,7 @@ def _row(
     )
 
 
-def as_json(document: PipelineDocument, statuses: Statuses) -> dict[str, Any]:
+def as_json(document: PipelineDocument, statuses: Statuses) -> dict[str, object]:
     """Returns everything that is known, except the log. `candidate_status` is of a version that is being rebuilt."""
     content = dataclasses.asdict(document)
     content["conf"] = list(document.shown_conf)

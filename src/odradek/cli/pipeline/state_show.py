@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
@@ -22,17 +22,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from odradek.pipelines import state_export, state_reading
+    from odradek.pipelines.carrying import OperatorState
     from odradek.pipelines.store import PipelineStore
 else:
     state_export = lazy("odradek.pipelines.state_export")
     state_reading = lazy("odradek.pipelines.state_reading")
+
+Command = TypeVar("Command", bound="Callable[..., object]")
 
 _COLUMNS: Final = ("part", "key", "value", "task")
 _name_argument: Final = click.argument("name", metavar="PIPELINE")
 _operator_argument: Final = click.argument("operator", required=False)
 
 
-def _output_option(function: Callable[..., object]) -> Callable[..., Any]:
+def _output_option(function: Command) -> Command:
     return click.option("--output", metavar="NAME", help="Only the state of this output of the program.")(
         function
     )
@@ -112,12 +115,12 @@ def export(name: str, operator: str | None, output: str | None, path: Path, boot
                 remark(f"{place.operator} (output {place.output}): {count} rows to {path}")
 
 
-def _chosen(store: PipelineStore, name: str, operator: str | None, output: str | None) -> Any:
+def _chosen(store: PipelineStore, name: str, operator: str | None, output: str | None) -> list[OperatorState]:
     store.document(name)
     return state_reading.chosen_states(name, store.statuses().get(name), operator, output)
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return safe_json(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -27,7 +27,7 @@ else:
     output = lazy("odradek.cli.records.output")
     real_disk = lazy("odradek.runtime.real_disk")
 
-Row = dict[str, Any]
+Row = dict[str, object]
 
 _NOT_A_LOG: Final = (
     "is no part of a log: expected a data directory, a partition's directory, or a file in one that ends in "

@@ -151,7 +151,7 @@ def _json_line(record: ReadRecord) -> bytes:
     return safe_json(fields, separators=(",", ":")).encode() + b"\n"
 
 
-def _put(fields: dict[str, Any], name: str, content: bytes | None) -> None:
+def _put(fields: dict[str, Json], name: str, content: bytes | None) -> None:
     """Text where the bytes are UTF-8, base64 where they are not."""
     if content is None:
         fields[name] = None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from odradek import client
 from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
@@ -48,7 +48,7 @@ _ANY_PORT: Final = "127.0.0.1:0"
 T = TypeVar("T")
 
 
-def client_names(settings: Mapping[str, str]) -> dict[str, Any]:
+def client_names(settings: Mapping[str, str]) -> ClientSettings:
     """Settings by the names that our client's arguments have."""
     return {name.replace(".", "_"): value for name, value in settings.items()}
 
@@ -194,7 +194,7 @@ class Playground:
             file = (self.keys / "client.properties").read_text(encoding="utf-8")
             self.admin_settings = dict(parse_properties(file).values)
         self.fleet = Fleet.plan(brokers, directory, settings=settings)
-        self.client_settings: Final[dict[str, Any]] = _QUICK | client_names(self.admin_settings)
+        self.client_settings: Final[ClientSettings] = {**_QUICK, **client_names(self.admin_settings)}
         self.members: list[PlaygroundConsumer] = []
         self.load: Load | None = None
         self.acknowledged: dict[str, dict[bytes, tuple[int, int]]] = {}

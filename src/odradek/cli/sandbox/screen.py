@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from odradek.cli.sandbox.playground import Playground
 from odradek.model.errors import OdradekError
@@ -81,10 +81,10 @@ def member_rows(playground: Playground) -> list[list[object]]:
     ]
 
 
-def picture(playground: Playground, topics: Iterable[str]) -> Any:
+def picture(playground: Playground, topics: Iterable[str]) -> console.Group:
     """Returns the whole screen, for `rich` to print."""
 
-    parts: list[Any] = [
+    parts: list[console.RenderableType] = [
         _table(["broker", "address", "state", "leads", "lags in"], broker_rows(playground)),
         _table(["topic", "partition", "leader", "in sync", "records"], partition_rows(playground, topics)),
     ]
@@ -101,7 +101,7 @@ def picture(playground: Playground, topics: Iterable[str]) -> Any:
     return console.Group(*parts)
 
 
-def _table(columns: list[str], rows: list[list[object]]) -> object:
+def _table(columns: list[str], rows: list[list[object]]) -> rich_table.Table:
     table = rich_table.Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         table.add_column(column)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.cli.output import say, say_lines
 from odradek.cli.sandbox import screen
@@ -137,5 +137,5 @@ def _number(rest: list[str]) -> int:
     return int(rest[0])
 
 
-def _console() -> Any:
+def _console() -> console.Console:
     return console.Console(highlight=False)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from odradek.cli.sandbox.playground import Playground, PlaygroundConsumer
 from odradek.client import Consumer, Producer
@@ -27,7 +27,7 @@ class StoryText:
     """Something to read; `key` finds its words."""
 
     key: str
-    values: dict[str, Any] = field(default_factory=dict)
+    values: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Claim:
 
     key: str
     holds: bool
-    values: dict[str, Any] = field(default_factory=dict)
+    values: Mapping[str, object] = field(default_factory=dict)
 
 
 Step = StoryText | Claim

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -83,7 +83,7 @@ def show(file: Path) -> None:
     say(f"expires  {decoded['notAfter']} ({days_left(decoded):.0f} days)")
 
 
-def days_left(decoded: Any) -> float:
+def days_left(decoded: Mapping[str, object]) -> float:
     """Returns how many days are left until a certificate expires."""
-    expires = ssl.cert_time_to_seconds(decoded["notAfter"])
+    expires = ssl.cert_time_to_seconds(str(decoded["notAfter"]))
     return (expires - datetime.datetime.now(datetime.UTC).timestamp()) / 86_400

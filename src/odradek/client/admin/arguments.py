@@ -14,14 +14,26 @@ import copy
 import inspect
 import reprlib
 import sys
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import IntEnum
 from functools import cache, wraps
 from numbers import Real
 from operator import index, itemgetter
 from types import NoneType, UnionType
-from typing import Any, Final, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Final,
+    SupportsFloat,
+    SupportsIndex,
+    TypeAlias,
+    TypeGuard,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from odradek.client.network.errors import WrongArgumentError
 
@@ -30,7 +42,7 @@ _NOT_CHECKED: Final = frozenset({"self", "return"})
 _NAMES: Final = {NoneType: "None", str: "str", int: "int", float: "a number", bool: "bool", bytes: "bytes"}
 _PLAIN: Final = frozenset({str, int, bool, bytes})
 """Types whose instances pass as they are."""
-_Path: TypeAlias = str | tuple[Any, str, object]
+_Path: TypeAlias = "str | tuple[_Path, str, object]"
 """The path of a value: the parameter, or the path of what contains it, with the form of a step and the step."""
 _FIELD: Final = ".{}"
 _ITEM: Final = "[{}]"
@@ -45,12 +57,12 @@ def checks_arguments(cls: C) -> C:
     return cls
 
 
-def _checked(method: Callable[..., Any]) -> Callable[..., object]:
+def _checked(method: Callable[..., Awaitable[object]]) -> Callable[..., object]:
     signature = inspect.signature(method)
     hints: dict[str, object] = {}
 
     @wraps(method)
-    async def call(*args: Any, **kwargs: Any) -> Any:
+    async def call(*args: object, **kwargs: object) -> object:
         bound = signature.bind(*args, **kwargs)
         if not hints:  # later than the module's import: annotations may name what is imported lazily
             hints.update(get_type_hints(method))
@@ -63,7 +75,7 @@ def _checked(method: Callable[..., Any]) -> Callable[..., object]:
     return call
 
 
-def checked_value(value: Any, hint: Any, where: _Path) -> Any:
+def checked_value(value: object, hint: Any, where: _Path) -> Any:
     """Returns a value that an annotation allows, as described above. `where` begins the error's text."""
     hint = getattr(hint, "__supertype__", hint)
     if hint in _PLAIN and type(value) is hint:
@@ -85,7 +97,7 @@ def checked_value(value: Any, hint: Any, where: _Path) -> Any:
     return _checked_object(value, hint, where)
 
 
-def _checked_integer(value: Any, where: _Path) -> int:
+def _checked_integer(value: object, where: _Path) -> int:
     """Returns an int, also for an integer of numpy; refuses bool, which is a slip where a number is asked for."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
@@ -94,11 +106,11 @@ def _checked_integer(value: Any, where: _Path) -> int:
     return index(value)
 
 
-def _is_integer(value: object) -> bool:
+def _is_integer(value: object) -> TypeGuard[SupportsIndex]:
     return not isinstance(value, bool) and hasattr(value, "__index__")
 
 
-def _checked_number(value: Any, where: _Path) -> float:
+def _checked_number(value: object, where: _Path) -> float:
     """Returns a float, for any real number."""
     if not _is_number(value):
         raise _wrong(value, float, where)
@@ -110,7 +122,7 @@ def _checked_number(value: Any, where: _Path) -> float:
         ) from None
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[SupportsFloat]:
     return _is_integer(value) or (isinstance(value, Real) and not isinstance(value, bool))
 
 
@@ -126,14 +138,14 @@ def _is_bool(value: object) -> bool:
     return isinstance(value, bool) or (numpy is not None and isinstance(value, numpy.bool_))
 
 
-_CONVERSIONS: Final[Mapping[object, Callable[[Any, _Path], object]]] = {
+_CONVERSIONS: Final[Mapping[object, Callable[[object, _Path], object]]] = {
     int: _checked_integer,
     float: _checked_number,
     bool: _checked_bool,
 }
 
 
-def _checked_member(value: Any, hint: type[IntEnum], where: _Path) -> IntEnum:
+def _checked_member(value: object, hint: type[IntEnum], where: _Path) -> IntEnum:
     """Returns a member of an enumeration, also for its value."""
     if isinstance(value, hint):
         return value
@@ -148,7 +160,7 @@ def _checked_member(value: Any, hint: type[IntEnum], where: _Path) -> IntEnum:
     raise WrongArgumentError(f"{_text_of(where)} must be {hint.__name__}: {members}; not {shown}")
 
 
-def _checked_object(value: Any, hint: Any, where: _Path) -> object:
+def _checked_object(value: object, hint: Any, where: _Path) -> object:
     """Returns an instance of a class, with its fields checked; a plain tuple or list becomes the named tuple that is wanted."""
     names = getattr(hint, "_fields", None)
     if names is not None and isinstance(value, (tuple, list)) and len(value) == len(names):
@@ -196,7 +208,7 @@ def _checked_union(value: object, hint: object, where: _Path) -> object:
     return checked_value(value, likely[0], where)
 
 
-def _may_be(value: Any, hint: Any) -> bool:
+def _may_be(value: object, hint: Any) -> bool:
     """Tells whether a value has the outer type of an annotation, or is converted to it."""
     hint = getattr(hint, "__supertype__", hint)
     outer = get_origin(hint) or hint
@@ -211,7 +223,7 @@ def _may_be(value: Any, hint: Any) -> bool:
     return isinstance(value, outer)
 
 
-_OUTER_CHECKS: Final[Mapping[object, Callable[[Any], bool]]] = {
+_OUTER_CHECKS: Final[Mapping[object, Callable[[object], bool]]] = {
     int: _is_integer,
     float: _is_number,
     bool: _is_bool,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from odradek.client.admin.calls import CallOutcome, Exchange
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
@@ -15,6 +14,7 @@ from odradek.protocol.messages.security.create_delegation_token import (
     CreateDelegationTokenResponse,
 )
 from odradek.protocol.messages.security.describe_delegation_token import (
+    DescribedDelegationToken,
     DescribeDelegationTokenOwner,
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
@@ -148,5 +148,5 @@ def _principal(type_: str, name: str) -> str:
     return f"{type_}:{name}" if name else ""
 
 
-def _requester(token: Any) -> str:
+def _requester(token: CreateDelegationTokenResponse | DescribedDelegationToken) -> str:
     return _principal(token.token_requester_principal_type, token.token_requester_principal_name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from odradek.client.admin import group_members, groups
 from odradek.client.admin.calls import Exchange, Failures
@@ -68,7 +68,7 @@ class GroupChanges:
         else:
             wanted = group_members.static_members(instance_ids)
 
-        async def by(items: Mapping[object, object], left_s: float) -> dict[int, dict[Any, Any]]:
+        async def by(items: Mapping[object, object], left_s: float) -> dict[int, dict[object, object]]:
             coordinators = await self._session.by_group({group_id: None}, left_s) if items else ()
             return {broker: dict(items) for broker in coordinators}
 

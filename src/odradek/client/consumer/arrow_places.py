@@ -6,7 +6,7 @@ for each batch costs a third of making the others, so those that were made last 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -29,7 +29,7 @@ class PlaceColumns:
     """The place columns of the partitions that were read last."""
 
     def __init__(self) -> None:
-        self._kept: dict[TopicPartition, tuple[pa.Array[Any], pa.Array[Any]]] = {}
+        self._kept: dict[TopicPartition, tuple[pa.Array, pa.Array]] = {}
 
     def prepend(self, rows: pa.RecordBatch, tp: TopicPartition) -> pa.RecordBatch:
         """Returns `rows`, which have the schema of `batches_to_arrow`, behind the columns of their place."""
@@ -38,7 +38,7 @@ class PlaceColumns:
         columns = [topics.slice(0, count), partitions.slice(0, count), *rows.columns]
         return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)
 
-    def _columns(self, tp: TopicPartition, count: int) -> tuple[pa.Array[Any], pa.Array[Any]]:
+    def _columns(self, tp: TopicPartition, count: int) -> tuple[pa.Array, pa.Array]:
         """Returns columns of at least so many rows."""
         columns = self._kept.get(tp)
         if columns is not None and len(columns[0]) >= count:

@@ -7,7 +7,7 @@ caller's thread, one batch at a time.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from odradek.model.errors import KafkaError
@@ -19,6 +19,8 @@ from odradek.records.content import read_batches
 from odradek.runtime.ports import Buffer
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from odradek.records import arrow
 else:
     arrow = lazy("odradek.records.arrow")
@@ -110,7 +112,7 @@ class FetchedChunk:
         self._records, self._records_index = records + rest, 0
         self.position = records[0].offset
 
-    def next_arrow(self, record_count_max: int) -> Any | None:
+    def next_arrow(self, record_count_max: int) -> pa.RecordBatch | None:
         """Returns the next whole batches, at least one, as a pyarrow.RecordBatch of about `record_count_max` rows."""
         stop = self._stop_for(record_count_max)
         if stop == self._index:

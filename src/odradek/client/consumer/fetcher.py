@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from odradek.client.consumer.fetch_session import (
@@ -269,7 +269,7 @@ class Fetcher:
         partition_fetches: dict[TopicPartition, PartitionFetch],
         generations: Generations,
         sent_at: float,
-        future: asyncio.Future[Any],
+        future: asyncio.Future[FetchResponse],
     ) -> None:
         self._fetching.discard(broker)
         error = None if future.cancelled() else future.exception()
@@ -529,7 +529,9 @@ class Fetcher:
 
     # -- what goes wrong
 
-    def _trouble(self, partitions: Any, generations: Generations, error: KafkaError) -> None:
+    def _trouble(
+        self, partitions: Iterable[TopicPartition], generations: Generations, error: KafkaError
+    ) -> None:
         """A question about these partitions failed as a whole."""
         with self._assignment.lock:
             for tp in partitions:

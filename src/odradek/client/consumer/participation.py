@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextvars import ContextVar
 from enum import Enum, auto
-from typing import Any, Final
+from typing import Final
 
 from odradek.client.consumer.subscription_state import Assignment
 from odradek.client.groups.assignors import assignors_of
@@ -76,7 +76,7 @@ class HandoverTask:
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
 
-    async def run(self, work: Coroutine[Any, Any, None]) -> None:
+    async def run(self, work: Coroutine[object, None, None]) -> None:
         """Raises what `work` raises; goes on without the caller when that is cancelled."""
 
         async def noted() -> None:
@@ -293,7 +293,7 @@ class Participation:
             except Exception:  # noqa: BLE001 - the user's code: it must not stop the client
                 _log.exception("commit_callback_failed", callback=represent(callback))
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[object, None, None]) -> None:
         """Runs the work without waiting for it. Called on the loop."""
         task = asyncio.get_running_loop().create_task(work, name="odradek-commit")
         self._tasks[task] = None

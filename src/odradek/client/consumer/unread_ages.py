@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from odradek.client.consumer.aio import AsyncConsumer
+from odradek.model.aliases import ClientSettings
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock
 
 PARTITIONS_MAX: Final = 64
 """The number of partitions of which the first unread record is read: those with the largest lags."""
 LIMIT_S: Final = 2.0
-READING_SETTINGS: Final[Mapping[str, Any]] = {
+READING_SETTINGS: Final[ClientSettings] = {
     "enable_auto_commit": False,
     "allow_auto_create_topics": False,
     "auto_offset_reset": "earliest",

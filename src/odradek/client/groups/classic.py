@@ -11,7 +11,7 @@ TAKING wait for the user's side, which acts inside `poll`; heartbeats go on mean
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, Final
 from uuid import UUID
@@ -482,5 +482,5 @@ class ClassicMember(MembershipState):
 
         return self._request("LeaveGroup", build, self.settings.request_timeout_s)
 
-    def _request(self, api: str, build: Any, wait_s: float) -> MemberRequest:
+    def _request(self, api: str, build: Callable[[int], Message], wait_s: float) -> MemberRequest:
         return MemberRequest(api=api, build=build, wait_s=wait_s, incarnation=self._incarnation)

@@ -8,8 +8,8 @@ come in the order of requests. Leaving takes another way, because it must not qu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Coroutine
+from typing import Final
 
 from odradek.client.groups.coordinator import Coordinator
 from odradek.client.groups.member import MemberCore, MemberRequest
@@ -158,7 +158,7 @@ class GroupMembership:
         if self._active:
             self._cluster.metadata.request_update()
 
-    def _begin(self, work: Any) -> None:
+    def _begin(self, work: Coroutine[object, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name="odradek-group")
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))

@@ -8,10 +8,10 @@ one that was answered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from odradek.client.groups.member import (
@@ -439,7 +439,7 @@ class ReconcilingMember(MembershipState):
 
         return self._request(build)
 
-    def _request(self, build: Any) -> MemberRequest:
+    def _request(self, build: Callable[[int], Message]) -> MemberRequest:
         return MemberRequest(
             api=HEARTBEAT,
             build=build,

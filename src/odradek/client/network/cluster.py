@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeVar
 
 from odradek.client.network.backoff import Backoff
 from odradek.client.network.connection import BrokerConnection, BrokerIdentity
@@ -142,7 +142,7 @@ class ClusterClient:
         assert isinstance(reply, response_type)
         return reply
 
-    async def retrying(self, what: str, timeout_s: float, attempt: Callable[[float], Any]) -> Any:
+    async def retrying(self, what: str, timeout_s: float, attempt: Callable[[float], Awaitable[T]]) -> T:
         """Await `attempt(seconds left)` until it succeeds or fails for good; TimedOutError with the last reason.
 
         Retriable KafkaErrors are tried again after a pause, on fresh metadata.

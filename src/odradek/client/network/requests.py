@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol import Api, Buffer, Message, correlation_id_of
@@ -19,7 +19,7 @@ class PendingRequest(NamedTuple):
     api: Api
     version: int
     deadline: float
-    answer: asyncio.Future[Any]
+    answer: asyncio.Future[object]
 
 
 class OutgoingRequest(NamedTuple):
@@ -28,7 +28,7 @@ class OutgoingRequest(NamedTuple):
     api: Api
     version: int
     message: Message
-    answer: asyncio.Future[Any] | None
+    answer: asyncio.Future[object] | None
     """The future of the answer; None for a request without one."""
     timeout_s: float | None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from odradek.client.network.requests import OutgoingRequest
 from odradek.model.errors import KafkaError
@@ -86,7 +86,7 @@ class SendGate:
         if self.is_open:
             self._open()
 
-    def close(self) -> list[asyncio.Future[Any]]:
+    def close(self) -> list[asyncio.Future[object]]:
         """Ends all transmission. Returns the futures of the requests that waited."""
         if self._end_of_throttle is not None:
             self._end_of_throttle.cancel()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from odradek.client.network.cluster import ClusterClient
@@ -256,7 +256,7 @@ class Sender:
         names: TopicNames,
         connection: BrokerConnection,
         sent_at: float,
-        future: asyncio.Future[Any],
+        future: asyncio.Future[ProduceResponse],
     ) -> None:
         error = None if future.cancelled() else future.exception()
         if self._stopped or future.cancelled():

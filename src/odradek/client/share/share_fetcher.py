@@ -65,7 +65,7 @@ class _BrokerSession:
     def __init__(self, broker: int) -> None:
         self.session: Final = ClientShareSession(broker)
         self.connection: BrokerConnection | None = None
-        self.request: asyncio.Future[Any] | None = None
+        self.request: asyncio.Future[object] | None = None
         """The request under way."""
         self.carried: list[AcknowledgementGroup] = []
         """Acknowledgements in that request."""

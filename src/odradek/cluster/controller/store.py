@@ -307,7 +307,7 @@ def in_commits(operations: Iterable[tuple[T, Operation]]) -> Iterator[list[tuple
     portion: list[tuple[T, Operation]] = []
     weight_bytes = 0
     for belongs, operation in operations:
-        data: Any = getattr(operation, "data", b"")
+        data: bytes = getattr(operation, "data", b"")
         if portion and (len(portion) >= _OPERATIONS_MAX or weight_bytes + len(data) > _BYTES_MAX):
             yield portion
             portion, weight_bytes = [], 0

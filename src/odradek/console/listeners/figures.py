@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.console.model.snapshot import UNKNOWN
 from odradek.console.model.troubles import Trouble, Urgency
@@ -234,7 +234,7 @@ def slow_requests_in(broker: str, content: bytes) -> list[SlowRequestRow]:
     return [row for row in rows if row is not None]
 
 
-def _slow_request(broker: str, entry: Any) -> SlowRequestRow | None:
+def _slow_request(broker: str, entry: object) -> SlowRequestRow | None:
     if not isinstance(entry, dict):
         return None
     total_ms = _milliseconds(entry.get("total_ms"))
@@ -253,15 +253,16 @@ def _slow_request(broker: str, entry: Any) -> SlowRequestRow | None:
     )
 
 
-def _milliseconds(value: Any) -> float | None:
+def _milliseconds(value: object) -> float | None:
     """Returns a time; None for what is none. Numbers of JSON may be infinite, or have thousands of digits."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 <= value <= _WALL_MS_MAX or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if not 0 <= value <= _WALL_MS_MAX or not math.isfinite(value):
         return None
     return float(value)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return (
         value[:TEXT_MAX]
         if isinstance(value, str)

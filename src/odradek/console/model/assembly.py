@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Final
 
 from odradek.client.admin.types import ClusterDescription, TopicDescription
 from odradek.console.model.snapshot import BrokerFigures, DiskFigures, PartitionTable, TopicFigures
-
-_DEAD: Final[Mapping[str, Any]] = {"is_alive": False, "is_controller": False, "disks": ()}
 
 
 def tabulated(
@@ -44,7 +41,12 @@ def brokers_of(
         for broker in cluster.brokers
     }
     dead = {
-        broker_id: replace(known.get(broker_id) or BrokerFigures(broker_id=broker_id), **_DEAD)
+        broker_id: replace(
+            known.get(broker_id) or BrokerFigures(broker_id=broker_id),
+            is_alive=False,
+            is_controller=False,
+            disks=(),
+        )
         for broker_id in partitions.holds.keys() - alive.keys()
     }
     return tuple(

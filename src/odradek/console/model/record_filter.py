@@ -48,7 +48,7 @@ class JsonCondition:
 
     steps: tuple[Step, ...]
     operator: str = ""
-    value: Any = None
+    value: object = None
 
     def test(self) -> Callable[[object], bool]:
         """Returns a function that tells whether one of the places that the path leads to fulfils the condition."""

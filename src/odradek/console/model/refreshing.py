@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from odradek.client import EARLIEST, LATEST
 from odradek.client.admin.types import ClusterDescription, ConfigResource, LogDirDescription
@@ -46,6 +46,8 @@ from odradek.model.errors import OdradekError
 from odradek.runtime.ports import Clock
 from odradek.runtime.shielded import outcome_of
 from odradek.telemetry import events
+
+T = TypeVar("T")
 
 _log = events.get("console")
 
@@ -329,7 +331,7 @@ class ClusterModel:
         names = [] if topic is None else partition_names(topic)
         problems: list[str] = []
 
-        async def attempt(call: Awaitable[Any], otherwise: Any) -> Any:
+        async def attempt(call: Awaitable[T], otherwise: T) -> T:
             try:
                 return await call
             except OdradekError as error:

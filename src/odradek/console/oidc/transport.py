@@ -8,7 +8,7 @@ import ssl
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from odradek.model.errors import ConfigError, OdradekError
 from odradek.runtime.ports import Clock
@@ -32,7 +32,7 @@ class ProviderAnswer:
     """An answer: its status, and its JSON object; empty if it has none."""
 
     status: int
-    fields: Mapping[str, Any]
+    fields: Mapping[str, object]
 
 
 def check_url(url: str, what: str) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from starlette.responses import Response
 
@@ -63,10 +63,9 @@ async def show(visit: Visit) -> Response:
     )
 
 
-async def _within(search: Any) -> AuditFindings:
+async def _within(search: Awaitable[AuditFindings]) -> AuditFindings:
     async with asyncio.timeout(SEARCH_S):
-        findings: AuditFindings = await search
-    return findings
+        return await search
 
 
 def _looks(visit: Visit) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
 from starlette.responses import Response
@@ -22,6 +22,9 @@ from odradek.console.web.application import ConsolePage
 from odradek.console.web.visit import Visit
 from odradek.model.errors import ErrorCode, KafkaError
 
+if TYPE_CHECKING:
+    from _typeshed import SupportsRichComparison
+
 PAGE_ROWS: Final = 50
 PARTITION_ROWS: Final = 100
 AGES_WAIT_S: Final = 0.5
@@ -29,7 +32,7 @@ AGES_WAIT_S: Final = 0.5
 SORTED_BY_TIME_MAX: Final = 200
 """The groups, those with the most unread records, whose time is read if the list is sorted by it."""
 DETAIL_WAIT_S: Final = 8.0
-SORTS: Final[dict[str, Callable[[GroupFigures], Any]]] = {
+SORTS: Final[dict[str, Callable[[GroupFigures], SupportsRichComparison]]] = {
     "lag": lambda group: group.lag,
     "name": lambda group: group.group_id,
     "state": lambda group: group.state,

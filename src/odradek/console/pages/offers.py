@@ -100,7 +100,7 @@ async def reading_of(visit: Visit, reading: SharedReading[T], empty: T) -> tuple
         return empty, explain(error)
 
 
-def age_of(visit: Visit, reading: SharedReading[Any]) -> float | None:
+def age_of(visit: Visit, reading: SharedReading[T]) -> float | None:
     """Returns the seconds since the last success; None before one."""
     if reading.read_ms < 0:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Coroutine
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import urlencode
 
 from starlette.responses import Response
@@ -114,7 +114,7 @@ def _page(visit: Visit, reading: PipelineReading, name: str, *, confirms: str = 
     )
 
 
-def _values(visit: Visit, reading: PipelineReading) -> dict[str, Any]:
+def _values(visit: Visit, reading: PipelineReading) -> dict[str, object]:
     now_ms = visit.console.clock.wall_ms()
     return {
         "reading_age": max(0.0, (now_ms - reading.read_ms) / 1000),

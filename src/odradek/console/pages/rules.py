@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
 from starlette.responses import Response
@@ -54,7 +54,7 @@ async def show(visit: Visit) -> Response:
     )
 
 
-def _shapes() -> dict[str, Any]:
+def _shapes() -> dict[str, object]:
     return {
         "rule_text": rule_text,
         "resource_text": resource_text,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from starlette.responses import Response
 
@@ -12,8 +12,11 @@ from odradek.console.web.application import ConsolePage
 from odradek.console.web.visit import Visit
 from odradek.model.java_numbers import is_digits
 
+if TYPE_CHECKING:
+    from _typeshed import SupportsRichComparison
+
 PAGE_ROWS: Final = 50
-SORTS: Final[dict[str, Callable[[ModelSnapshot, TopicFigures], Any]]] = {
+SORTS: Final[dict[str, Callable[[ModelSnapshot, TopicFigures], SupportsRichComparison]]] = {
     "name": lambda _, topic: topic.name,
     "partitions": lambda _, topic: topic.partitions,
     "replication": lambda _, topic: topic.replication_factor,

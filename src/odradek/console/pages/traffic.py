@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
 from starlette.responses import Response
@@ -30,8 +30,11 @@ from odradek.console.web.visit import Visit
 from odradek.protocol.acls import AclOperation
 from odradek.telemetry.scraped_metrics import ClientTraffic, MetricsSnapshot
 
+if TYPE_CHECKING:
+    from _typeshed import SupportsRichComparison
+
 PAGE_ROWS: Final = 50
-SORTS: Final[dict[str, Callable[[ClientTraffic], Any]]] = {
+SORTS: Final[dict[str, Callable[[ClientTraffic], SupportsRichComparison]]] = {
     "moved": lambda client: client.bytes_moved,
     "in": lambda client: client.bytes_in,
     "out": lambda client: client.bytes_out,

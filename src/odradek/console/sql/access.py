@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from odradek.console.model.masking import RecordMasks
 from odradek.console.sql.editor_text import EditorRun, RunSettings
@@ -35,7 +35,7 @@ LISTS_MAX: Final = 50
 SERVERS_MAX: Final = 64
 FIRST_ROWS_S: Final = 1.5
 """The time that a page waits for the rows of a query: most pull queries are over by then."""
-Entity = dict[str, Any]
+Entity = dict[str, object]
 T = TypeVar("T")
 
 

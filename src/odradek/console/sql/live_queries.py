@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from odradek.model.aliases import Json
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.sql.rest_client import OpenQuery, row_of
 from odradek.sql.shell.rendering import TextTable
@@ -41,7 +42,7 @@ class ResultRow(NamedTuple):
     """A row, and its number in the result, from 1. `values` is None for a row that cannot be decoded."""
 
     number: int
-    values: list[object] | None
+    values: list[Json] | None
 
 
 class SqlResult:
@@ -157,7 +158,7 @@ class SqlResult:
         return True
 
 
-def _decoded(line: bytes) -> list[object] | None:
+def _decoded(line: bytes) -> list[Json] | None:
     try:
         return row_of(line)
     except ValueError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from odradek.console.model.masking import RecordMasks
 from odradek.console.sql.editor_text import EditorRefusal, shown_statement
@@ -23,7 +23,7 @@ _DISGUISE: Final = re.compile(r"\\|\$\{|\bu&", re.I)
 _WORD: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
-def check_unmasked(text: str, masks: RecordMasks, sources: Iterable[Mapping[str, Any]]) -> None:
+def check_unmasked(text: str, masks: RecordMasks, sources: Iterable[Mapping[str, object]]) -> None:
     """Raises EditorRefusal if rows of a masked topic could pass. `sources`: streams and tables, with `name` and `topic`."""
     bare = bare_statement(text)
     if _SHOWS_NO_ROWS.match(bare) is not None and ";" not in bare.rstrip().removesuffix(";"):

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 LANGUAGES: Final = ("en", "ru")
 LANGUAGE_NAMES: Final = {"en": "English", "ru": "Русский"}
@@ -79,13 +79,13 @@ def catalogue(language: str) -> Catalogue:
     return Catalogue(language, texts)
 
 
-def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+def _flat(table: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
     for key, value in table.items():
         if isinstance(value, dict):
             pairs += _flat(value, f"{prefix}{key}.")
         else:
-            pairs.append((f"{prefix}{key}", value))
+            pairs.append((f"{prefix}{key}", str(value)))
     return pairs
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Coroutine, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.requests import Request
@@ -118,7 +118,7 @@ class Visit:
         if not hmac.compare_digest(self.form.get(TOKEN_FIELD, "").encode(), self.token.encode()):
             raise ForgedFormError
 
-    def render(self, template: str, status: int = 200, **values: object) -> Response:
+    def render(self, template: str, status: int = 200, /, **values: object) -> Response:
         """Returns the page of a template of `templates/`."""
         text = self.console.templates.get_template(template).render(**self.values(), **values)
         return HTMLResponse(text, status)
@@ -145,7 +145,7 @@ class Visit:
             return text
         return self.catalogue.text("record.error_masked")
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """Returns what every template may use."""
         words = self.catalogue
         notice = f"notice.{self.query.get('notice', '')}"

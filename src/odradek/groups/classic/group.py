@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from odradek.groups.classic.member import CONSUMER_PROTOCOL_TYPE, ClassicGroupMember, Protocols, topics_of
 from odradek.groups.classic.states import FOLLOWS, ClassicGroupState
@@ -170,7 +169,7 @@ class ClassicGroup:
         if self.members:
             self._deadlines.set(join_of(self.group_id), now.monotonic_ms)  # is it larger than allowed by now?
 
-    def waiting(self) -> Iterator[Ticket[Any]]:
+    def waiting(self) -> Iterator[Ticket[object]]:
         for member in self.members.values():
             yield from (ticket for ticket in (member.joining, member.syncing) if ticket is not None)
 

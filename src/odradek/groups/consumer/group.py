@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from odradek.groups.consumer import formats
@@ -210,7 +210,7 @@ class ConsumerGroup:
         if self._actions is not None:
             self._actions.loaded(self, now)
 
-    def waiting(self) -> Iterable[Ticket[Any]]:
+    def waiting(self) -> Iterable[Ticket[object]]:
         return ()
 
     # -- members that speak the classic protocol (`groups.classic.operations.ClassicFace`)

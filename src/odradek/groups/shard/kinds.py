@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from odradek.model.errors import ErrorCode, KafkaError
@@ -139,5 +139,5 @@ class Group(Protocol):
     def loaded(self, now: Moment) -> None:
         """Called when everything was replayed: starts the sessions' deadlines."""
 
-    def waiting(self) -> Iterable[Ticket[Any]]:
+    def waiting(self) -> Iterable[Ticket[object]]:
         """Returns requests that wait for this group."""

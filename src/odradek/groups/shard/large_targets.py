@@ -26,7 +26,7 @@ class LargeTarget:
 
     group_id: str
     epoch: int
-    compute: Callable[[], Any]
+    compute: Callable[[], object]
     """A pure function of values that no one changes: it runs on another thread."""
     write: Callable[[Any, Moment, Any], Outcome[None]]
     """Given the machine, the time, and what was computed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from odradek.shards import DeferredReply, Moment, NewRecord, Outcome, Ticket
 
@@ -17,7 +17,7 @@ class GroupStep:
 
     now: Moment
     records: list[NewRecord] = field(default_factory=list)
-    answers: list[DeferredReply[Any]] = field(default_factory=list)
+    answers: list[DeferredReply[object]] = field(default_factory=list)
 
     def answer(self, ticket: Ticket[R], response: R) -> None:
         """Answers the ticket; released once the step's records are durable."""

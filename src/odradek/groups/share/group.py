@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from odradek.groups.modern.assignment import NOTHING, Assignment
@@ -186,7 +186,7 @@ class ShareGroup:
         if self._loaded is not None:
             self._loaded(self, now)
 
-    def waiting(self) -> Iterable[Ticket[Any]]:
+    def waiting(self) -> Iterable[Ticket[object]]:
         return ()
 
     # -- the log

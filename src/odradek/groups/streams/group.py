@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from odradek.groups.modern.records import GroupRecord
 from odradek.groups.shard.kinds import CheckPartition, Committer, GroupKind
@@ -197,7 +197,7 @@ class StreamsGroup:
         if self._loaded is not None:
             self._loaded(self, now)
 
-    def waiting(self) -> Iterable[Ticket[Any]]:
+    def waiting(self) -> Iterable[Ticket[object]]:
         return ()
 
     # -- what decisions ask

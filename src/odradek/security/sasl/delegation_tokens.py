@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from odradek.model.aliases import Json
 from odradek.model.parted import Parted
@@ -63,7 +63,19 @@ def tokens_as_json(tokens: Mapping[str, DelegationToken]) -> dict[str, Json]:
     }
 
 
-def tokens_from_json(stored: Mapping[str, Any]) -> dict[str, DelegationToken]:
+class _StoredToken(TypedDict):
+    """The JSON of a token."""
+
+    owner: str
+    requester: str
+    renewers: list[str]
+    issued: int
+    expires: int
+    max: int
+    credentials: dict[str, str]
+
+
+def tokens_from_json(stored: Mapping[str, _StoredToken]) -> dict[str, DelegationToken]:
     return {
         token_id: DelegationToken(
             token_id=token_id,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.config.files.secret_files import read_file, read_secret_file
 from odradek.model.errors import ConfigError
@@ -18,8 +18,9 @@ from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
     import jks
-    from cryptography import exceptions
+    from cryptography import exceptions, x509
     from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
     from cryptography.hazmat.primitives.serialization import pkcs12
 else:
     jks = lazy("jks")
@@ -124,7 +125,9 @@ def _kind(key: str, path: str, content: bytes, wanted_type: str | None) -> str:
 # -- PKCS#12
 
 
-def _open_pkcs12(key: str, path: str, content: bytes, password: str | None) -> tuple[Any, Any, list[Any]]:
+def _open_pkcs12(
+    key: str, path: str, content: bytes, password: str | None
+) -> tuple[PrivateKeyTypes | None, x509.Certificate | None, list[x509.Certificate]]:
     try:
         secret = None if password is None else password.encode()
         return pkcs12.load_key_and_certificates(content, secret)
@@ -150,7 +153,7 @@ def _key_from_pkcs12(key: str, path: str, content: bytes, password: str | None) 
     return KeyMaterial(key=encoded, chain=chain)
 
 
-def _in_order(leaf: Any, others: list[Any]) -> list[Any]:
+def _in_order(leaf: x509.Certificate, others: list[x509.Certificate]) -> list[x509.Certificate]:
     """Returns the leaf, then the one that signed it, and so on."""
     chain, rest = [leaf], list(others)
     while rest:
@@ -165,7 +168,7 @@ def _in_order(leaf: Any, others: list[Any]) -> list[Any]:
 # -- JKS
 
 
-def _open_jks(key: str, path: str, content: bytes, password: str | None) -> Any:
+def _open_jks(key: str, path: str, content: bytes, password: str | None) -> jks.KeyStore:
     try:
         return jks.KeyStore.loads(content, password or "")
     except ImportError:
@@ -184,7 +187,7 @@ def _key_from_jks(
     key: str, path: str, content: bytes, store_password: str | None, key_password: str | None
 ) -> KeyMaterial:
     store = _open_jks(key, path, content, store_password)
-    entry: Any = next(iter(store.private_keys.values()), None)
+    entry: jks.PrivateKeyEntry | None = next(iter(store.private_keys.values()), None)
     if entry is None:
         raise ConfigError(f"{key}={path!r} holds no private key with a certificate")
     if not entry.is_decrypted():

@@ -20,7 +20,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, TypedDict
 
 from odradek.model.lazy import lazy
 
@@ -169,13 +169,21 @@ def _script(directory: Path) -> str:
     return f'#!/bin/sh\ncase "$2" in\n{planners}{daemon}{version}esac\nexec {python} "$@"\n'
 
 
-def _read(asking: socket.socket) -> dict[str, Any]:
+class _PlannerRequest(TypedDict):
+    """The JSON of a request for a planner: its module, and the process that Spark started."""
+
+    module: str
+    process: int
+    environment: dict[str, str]
+
+
+def _read(asking: socket.socket) -> _PlannerRequest:
     content = b""
     while part := asking.recv(1 << 16):
         content += part
         if len(content) > _REQUEST_MAX_BYTES:
             raise ValueError(f"its request has more than {_REQUEST_MAX_BYTES} bytes")
-    request: dict[str, object] = json.loads(content)
+    request: _PlannerRequest = json.loads(content)
     return request
 
 
@@ -183,7 +191,7 @@ def _connected(environment: Mapping[str, str], process: int) -> IO[bytes]:
     """Does what PySpark does when it starts a worker: the connection, the secret, the number of the process."""
     socket_path = environment.get("PYTHON_WORKER_FACTORY_SOCK_PATH")
     port = int(environment.get("PYTHON_WORKER_FACTORY_PORT", -1))
-    connect: Any = spark_util.local_connect_and_auth
+    connect = spark_util.local_connect_and_auth
     stream, opened = connect(socket_path or port, environment.get("PYTHON_WORKER_FACTORY_SECRET"))
     opened.settimeout(None)  # a query may rest for long
     opened.close()  # the stream has it, and closes it
@@ -195,7 +203,7 @@ def _connected(environment: Mapping[str, str], process: int) -> IO[bytes]:
 
 
 def _run_module(module: str, connection: IO[bytes]) -> None:
-    main: Any = lazy(module).main
+    main = lazy(module).main
     vars(sys.modules[module])["print"] = _say_nothing
     try:
         main(connection, connection)

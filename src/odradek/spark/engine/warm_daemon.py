@@ -21,7 +21,7 @@ import socket
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn, TypedDict
 
 import pyarrow  # noqa: F401 - for the workers
 from pyspark import daemon
@@ -50,6 +50,14 @@ _OF_EACH_QUERY: Final = (
 _STANDARD_INPUT: Final = 0
 _REQUEST_S: Final = 30.0
 _REQUEST_MAX_BYTES: Final = 1 << 20
+
+
+class _DaemonRequest(TypedDict):
+    """The JSON of a request for a daemon: its process, as Spark would have started it."""
+
+    arguments: list[str]
+    environment: dict[str, str]
+    directory: str
 
 
 def _import(modules: Iterable[str]) -> None:
@@ -86,7 +94,7 @@ def serve(listening: socket.socket, modules: Sequence[str]) -> None:
                 os.close(descriptor)
 
 
-def _received(asking: socket.socket) -> tuple[dict[str, object], list[int]]:
+def _received(asking: socket.socket) -> tuple[_DaemonRequest, list[int]]:
     """Returns the request, and the standard descriptors of the process that sent it."""
     content, descriptors, _, _ = socket.recv_fds(asking, 1 << 16, 3)
     try:
@@ -94,7 +102,7 @@ def _received(asking: socket.socket) -> tuple[dict[str, object], list[int]]:
             content += part
             if len(content) > _REQUEST_MAX_BYTES:
                 raise ValueError(f"its request has more than {_REQUEST_MAX_BYTES} bytes")
-        request: dict[str, object] = json.loads(content)
+        request: _DaemonRequest = json.loads(content)
     except BaseException:
         for descriptor in descriptors:
             os.close(descriptor)
@@ -102,7 +110,7 @@ def _received(asking: socket.socket) -> tuple[dict[str, object], list[int]]:
     return request, list(descriptors)
 
 
-def _become(request: dict[str, Any], descriptors: Sequence[int], asking: socket.socket) -> NoReturn:
+def _become(request: _DaemonRequest, descriptors: Sequence[int], asking: socket.socket) -> NoReturn:
     """Runs the daemon that was asked for. While it lives, it holds the connection: the asking process waits for its end."""
     code = 1
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyspark.sql.datasource import WriterCommitMessage
 
@@ -27,6 +27,8 @@ from odradek.spark.exactly_once.task import BatchName, is_written
 from odradek.spark.options.options import ExactlyOnceOptions, WriteOptions
 from odradek.spark.options.sink_ids import group_of
 from odradek.spark.writing.outgoing import Marks, RowFormat
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -142,7 +144,12 @@ class TwoPhaseWrite:
 
     # -- inside
 
-    def _with_driver(self, use: Any, **more: Any) -> Any:
+    def _with_driver(
+        self,
+        use: Callable[[SinkDriver], T],
+        *,
+        later: Callable[[Callable[[Admin], None]], None] | None = None,
+    ) -> T:
         sink_id = self._delivery.sink_id
         memory = memory_of(self._servers, sink_id)
         with connections.administering(self.options.client) as admin:
@@ -153,7 +160,7 @@ class TwoPhaseWrite:
                     transaction_timeout_s=connections.transaction_timeout_s(self.options.client),
                     failing_on_loss=self._delivery.fail_on_data_loss,
                     memory=memory,
-                    **more,
+                    later=later,
                 )
             )
 

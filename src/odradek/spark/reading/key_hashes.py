@@ -6,16 +6,17 @@ the hash as it is; a struct goes field by field.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
     import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
     from pyarrow import compute as pc
 
-    Words: TypeAlias = np.ndarray[Any, np.dtype[np.uint32]]
+    Words: TypeAlias = npt.NDArray[np.uint32]
 else:
     np = lazy("numpy")
     pa = lazy("pyarrow")
@@ -41,7 +42,7 @@ def is_hashed(kind: pa.DataType) -> bool:
     )
 
 
-def hashes(keys: pa.StructArray) -> np.ndarray[Any, np.dtype[np.int32]]:
+def hashes(keys: pa.StructArray) -> npt.NDArray[np.int32]:
     """Returns the hash of each key, of fields for which `is_hashed` holds. A null key has the seed."""
     state = np.full(len(keys), _SEED, np.uint32)
     for column in keys.flatten():
@@ -83,7 +84,9 @@ def _of_texts(column: pa.Array, state: Words) -> Words:
     return hashed
 
 
-def _of_short_texts(data: Any, starts: Any, lengths: Any, state: Words) -> Words:
+def _of_short_texts(
+    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], state: Words
+) -> Words:
     """Takes one word of all texts that have so many at each step, then one of the last bytes of each."""
     hashed = state.copy()
     padded = np.concatenate((data, np.zeros(4, np.uint8)))

@@ -326,7 +326,7 @@ def _maps(kind: pa.DataType) -> Fitter:
     return fit
 
 
-def _pairs(value: object) -> list[tuple[Any, Any]]:
+def _pairs(value: object) -> list[tuple[object, object]]:
     """Returns a map as Arrow gives it to Python."""
     if isinstance(value, (list, tuple)) and all(
         isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in value

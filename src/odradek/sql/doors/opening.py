@@ -6,10 +6,10 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from odradek.model.errors import ConfigError
 from odradek.spark.engine.java import find_java
@@ -146,7 +146,7 @@ class SparkDoors:
             _log.warning("sql_doors_ended", reason=problem or "their process died", again_after_s=pause_s)
             await asyncio.sleep(pause_s)
 
-    async def _life(self) -> Any:
+    async def _life(self) -> AsyncIterator[object]:
         """Handles the messages of one process, until it ends."""
         ours, theirs = socket.socketpair()
         with theirs:

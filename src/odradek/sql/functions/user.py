@@ -177,9 +177,9 @@ class UserCode:
         """Calls the code. ValueError for whatever it raises: the result is then null, as for an error of an SQL function."""
         return self._called(lambda defined_function: defined_function(*arguments))
 
-    def rows(self, *arguments: object) -> list[Any]:
+    def rows(self, *arguments: object) -> list[object]:
         """Returns the rows of a table function. ValueError for whatever the code raises."""
-        rows: list[Any] = self._called(lambda defined_function: list(defined_function(*arguments) or ()))
+        rows: list[object] = self._called(lambda defined_function: list(defined_function(*arguments) or ()))
         return rows
 
     def _called(self, call: Callable[[Callable[..., Any]], object]) -> Any:

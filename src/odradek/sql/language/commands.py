@@ -21,6 +21,7 @@ from odradek.sql.language.statements import (
     Show,
     Spool,
     Statement,
+    StatementText,
     UndefineVariable,
     UnsetProperty,
 )
@@ -35,7 +36,7 @@ class CommandReader:
         self._text = text
         self._position = reader.position()
 
-    def _common(self) -> dict[str, Any]:
+    def _common(self) -> StatementText:
         return {"text": self._reader.text_from(0), "position": self._position}
 
     def show(self) -> Statement:

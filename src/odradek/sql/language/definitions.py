@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from sqlglot import exp
 
@@ -38,6 +38,7 @@ from odradek.sql.language.statements import (
     SelectStatement,
     SourceKind,
     Statement,
+    StatementText,
 )
 from odradek.values.errors import Position, SqlError
 
@@ -58,7 +59,7 @@ class DefinitionReader:
         self._text = text
         self._position = reader.position()
 
-    def _common(self) -> dict[str, Any]:
+    def _common(self) -> StatementText:
         return {"text": self._reader.text_from(0), "position": self._position}
 
     def _query(self) -> Query:

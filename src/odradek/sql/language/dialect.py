@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from sqlglot import Token, TokenType, exp
 from sqlglot import Tokenizer as SqlglotTokenizer
@@ -30,7 +30,7 @@ LEVELS_MAX: Final = 100
 _NESTS: Final = {"(": 1, "[": 1, "CASE": 1, "=>": 1, ")": -1, "]": -1, "END": -1}
 
 
-def _struct_field(parser: Any, struct: exp.Expr, field: exp.Expr) -> exp.Expr:
+def _struct_field(parser: SqlglotParser, struct: exp.Expr, field: exp.Expr) -> exp.Expr:
     name = field.this if isinstance(field, exp.Column) else field
     if not isinstance(name, exp.Identifier):
         parser.raise_error("-> needs the name of a field")
@@ -83,20 +83,20 @@ class Ksql(Dialect):
         }
 
     class Parser(SqlglotParser):
-        FUNCTIONS: ClassVar[dict[Any, Any]] = {}
+        FUNCTIONS: ClassVar = {}
         FUNCTION_PARSERS: ClassVar = {
             "CAST": lambda self: self._ksql_cast(),
         }
         NO_PAREN_FUNCTIONS: ClassVar[dict[object, object]] = {}
         NO_PAREN_FUNCTION_PARSERS: ClassVar = {"CASE": lambda self: self._parse_case()}
-        TYPE_LITERAL_PARSERS: ClassVar[dict[Any, Any]] = {}
+        TYPE_LITERAL_PARSERS: ClassVar = {}
         LAMBDAS: ClassVar = {
             TokenType.FARROW: lambda self, names: exp.Lambda(
                 this=self._parse_disjunction(), expressions=names
             ),
         }
         COLUMN_OPERATORS: ClassVar = {TokenType.DOT: None, TokenType.ARROW: _struct_field}
-        SUBQUERY_PREDICATES: ClassVar[dict[Any, Any]] = {}
+        SUBQUERY_PREDICATES: ClassVar = {}
 
         def expression_of(self, tokens: Sequence[Token], text: str) -> exp.Expr:
             """Returns the tree of these tokens, all of them. SqlError for what is no expression."""

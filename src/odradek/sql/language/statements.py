@@ -6,7 +6,7 @@ Every statement has its own `text`, without the semicolon, and the `position` of
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypedDict
 
 from sqlglot import exp
 
@@ -23,6 +23,13 @@ Constant: TypeAlias = exp.Expr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
+    text: str
+    position: Position
+
+
+class StatementText(TypedDict):
+    """The fields that every statement has, for its constructor."""
+
     text: str
     position: Position
 

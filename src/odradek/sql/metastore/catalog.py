@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Final, Literal, Never, TypeVar
 
 from odradek.archive.row_columns import RowColumns
 from odradek.archive.store.location import ArchiveLocation
@@ -22,6 +22,8 @@ from odradek.values.errors import SqlError, nearest
 from odradek.values.formats.format_info import FormatInfo, WindowInfo
 from odradek.values.schema_registry import SchemaRegistryTerms
 from odradek.values.types import SqlType, struct_of_fields
+
+V = TypeVar("V")
 
 WINDOW_BOUNDS: Final = ("WINDOWSTART", "WINDOWEND")
 PSEUDO_COLUMNS: Final = ("ROWTIME", "ROWPARTITION", "ROWOFFSET", *WINDOW_BOUNDS)
@@ -152,7 +154,7 @@ class CreatedFunction:
     registered: tuple[PythonFunction, ...]
 
 
-def _nothing() -> Mapping[str, Any]:
+def _nothing() -> Mapping[str, Never]:
     return MappingProxyType({})
 
 
@@ -259,7 +261,7 @@ class SqlCatalog:
         return replace(self, types=_without(self.types, name))
 
 
-def _without(mapping: Mapping[str, object], name: str) -> Mapping[str, Any]:
+def _without(mapping: Mapping[str, V], name: str) -> Mapping[str, V]:
     return MappingProxyType({known: value for known, value in mapping.items() if known != name})
 
 

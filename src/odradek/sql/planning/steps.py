@@ -7,11 +7,12 @@ is windowed. The columns of a value are in upper case, so that none of them hide
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from odradek.sql.functions import FunctionLibrary
 from odradek.sql.metastore.catalog import SqlSource
 from odradek.values.formats.format_info import WindowInfo
+from odradek.values.rows import SqlValue
 from odradek.values.types import BOOLEAN, SqlType
 
 HAS_VALUE: Final = "__value is not null"
@@ -131,7 +132,7 @@ class AggregateCall:
 
     name: str
     kinds: tuple[SqlType, ...]
-    constants: tuple[Any, ...]
+    constants: tuple[SqlValue, ...]
     arguments: tuple[str, ...]
     result: str
     returns: SqlType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from odradek.values.rows import SqlValue
 
@@ -39,7 +39,7 @@ class QueryAnswer:
 
     query_id: str | None
     columns: tuple[AnswerColumn, ...]
-    rows: AsyncIterator[list[list[Any]]]
+    rows: AsyncIterator[list[list[SqlValue]]]
     close: Callable[[], Awaitable[None]]
     ending: Callable[[], str] = _completed
     is_short: bool = False

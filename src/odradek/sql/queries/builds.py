@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.model.lazy import lazy
 from odradek.pipelines.outline import ProgramOutline
@@ -21,6 +21,7 @@ from odradek.sql.metastore.catalog import Catalog, CreatedFunction, Source
 from odradek.sql.planning import Plan, plan
 from odradek.sql.planning.plan import as_stream
 from odradek.values.formats.row_codec import shown
+from odradek.values.rows import SqlValue
 from odradek.values.schema_registry import SchemaRegistryTerms
 from odradek.values.types import SqlType
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from odradek import streams
     from odradek.pipelines import outlining
+    from odradek.streams.processors.records import StreamRecord
 else:
     outlining = lazy("odradek.pipelines.outlining")
     streams = lazy("odradek.streams")
@@ -131,11 +133,11 @@ class PersistentBuild:
 class PushBuild:
     text: PlannedText
 
-    def __call__(self, app: streams.Streams, give: Callable[[list[Any]], None]) -> None:
+    def __call__(self, app: streams.Streams, give: Callable[[list[SqlValue]], None]) -> None:
         planned = self.text.plan(app.program.spark)
         outputs = [(output.column, output.type) for output in planned.value]
 
-        def emit_row(record: Any) -> None:
+        def emit_row(record: StreamRecord) -> None:
             if record.value is not None:
                 give([shown(record.value[name], kind) for name, kind in outputs])
 

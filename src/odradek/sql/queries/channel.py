@@ -19,6 +19,7 @@ from odradek.dead_letters.processing_log import ProcessingLog
 from odradek.model.exception_text import text_of
 from odradek.model.ids import TopicPartition
 from odradek.spark.query_figures import SessionFigures
+from odradek.values.rows import SqlValue
 
 _HEADER: Final = struct.Struct(">II")
 """The number of bytes of the query's id, and of the value."""
@@ -61,7 +62,7 @@ class StartPush:
     """A query whose rows go to a client. `build(app, give)` adds its operators, and ends them with `give(row)`."""
 
     query_id: str
-    build: Callable[[Any, Callable[[list[Any]], None]], None]
+    build: Callable[[Any, Callable[[list[SqlValue]], None]], None]
     servers: str
     options: Mapping[str, str] = field(repr=False)
     limit: int | None = None
@@ -121,7 +122,7 @@ class QueryRows:
     """Rows of a push query: values as JSON shows them, in the order of its columns."""
 
     query_id: str
-    rows: list[list[Any]]
+    rows: list[list[SqlValue]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

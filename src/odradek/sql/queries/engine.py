@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from odradek.model.errors import OdradekError
 from odradek.model.exception_text import text_of
@@ -39,6 +39,7 @@ from odradek.sql.queries.channel import (
 )
 from odradek.sql.queries.sleeping import Offsets, SleepTerms
 from odradek.telemetry import events
+from odradek.values.rows import SqlValue
 
 _log = events.get("sql")
 BACK_OFF_FIRST_S: Final = 1.0
@@ -83,14 +84,14 @@ class PushedRows:
     """The rows of one push query, as they come. `async for rows in pushed`: lists of rows."""
 
     order: StartPush
-    _queue: asyncio.Queue[list[list[Any]] | None] = field(default_factory=asyncio.Queue)
+    _queue: asyncio.Queue[list[list[SqlValue]] | None] = field(default_factory=asyncio.Queue)
     _waiting: int = 0
     row_count: int = 0
     """The number of rows that came."""
     _problem: str | None = None
     _is_over: bool = False
 
-    def give(self, rows: list[list[Any]]) -> bool:
+    def give(self, rows: list[list[SqlValue]]) -> bool:
         """Queues rows; returns False when the client reads too slowly."""
         self._waiting += len(rows)
         self.row_count += len(rows)
@@ -106,7 +107,7 @@ class PushedRows:
     def has_reached_limit(self) -> bool:
         return self.order.limit is not None and self.row_count >= self.order.limit
 
-    async def next_rows(self, timeout_s: float) -> list[list[object]] | None:
+    async def next_rows(self, timeout_s: float) -> list[list[SqlValue]] | None:
         """Returns the next rows, an empty list after `timeout_s`, or None when there are no more. EngineFailed."""
         try:
             async with asyncio.timeout(timeout_s):

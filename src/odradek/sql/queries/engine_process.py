@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from odradek.model.lazy import lazy
 from odradek.runtime.real_clock import SystemClock
@@ -42,6 +42,7 @@ from odradek.sql.queries.lanes import Lanes
 from odradek.sql.queries.scratch import EngineScratch
 from odradek.sql.queries.sleeping import IdleQueries, Offsets, SleepTerms, read_offsets
 from odradek.telemetry import events
+from odradek.values.rows import SqlValue
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -232,7 +233,7 @@ class EngineCore:
         app.program.left_out_log = order.left_out_log
         left = [order.limit]
 
-        def give(row: list[Any]) -> None:
+        def give(row: list[SqlValue]) -> None:
             if left[0] is not None:
                 if left[0] == 0:
                     return

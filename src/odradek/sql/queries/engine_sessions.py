@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.model.lazy import lazy
 from odradek.runtime.real_clock import SystemClock
@@ -15,6 +15,8 @@ from odradek.sql.queries.scratch import EngineScratch
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from odradek.spark import query_metrics
     from odradek.spark.engine import session as spark_sessions
     from odradek.spark.engine import shared_planners
@@ -84,15 +86,15 @@ class EngineSessions:
         self._scratch: Final = scratch
         self._lock: Final = threading.Lock()
         self._of_thread: Final = threading.local()
-        self._first: Any = None
+        self._first: SparkSession | None = None
         self.shares_planners = False
         """True if the sources of a query are in one process, where one ends the waits of the others."""
         self._queries: Final[list[SessionQueries]] = []
         self._listener: QueryProgressListener | None = None
-        self._measured: Final[list[Any]] = []
+        self._measured: Final[list[SparkSession]] = []
         """The sessions that a listener would be added to."""
 
-    def of_this_thread(self) -> Any:
+    def of_this_thread(self) -> SparkSession:
         """Returns the session of the calling thread. The first thread that asks starts the JVM, and the others wait for it."""
         spark = getattr(self._of_thread, "spark", None)
         if spark is None:
@@ -129,7 +131,7 @@ class EngineSessions:
         """The process id of the JVM; None before the first session."""
         return None if self._first is None else spark_sessions.jvm_process(self._first).pid
 
-    def _start(self) -> Any:
+    def _start(self) -> SparkSession:
         if os.environ.get(_PYTHON, sys.executable) == sys.executable:  # a Python of the user's own stays
             try:
                 planners = shared_planners.SharedPlanners(

@@ -20,12 +20,12 @@ from odradek.sql.queries.expressions import Compute, LocalScope, LocalValue
 from odradek.sql.queries.frames import RowFrame, Stretch, check_visits, frame_of
 from odradek.values.errors import Position, SqlError, nearest
 from odradek.values.exact_numbers import WIDE
-from odradek.values.rows import Row
+from odradek.values.rows import Row, SqlValue
 from odradek.values.types import BIGINT, DECIMAL_PRECISION_MAX, DOUBLE, INTEGER, NULL, SqlType, decimal_of
 
 ROWS_MAX: Final = 100_000
 """The server has all of them in memory at once."""
-Values: TypeAlias = list[Any]
+Values: TypeAlias = list[SqlValue]
 Peers: TypeAlias = list[list[Row]]
 """The rows of a partition in order; those that are equal in it are next to each other."""
 _MARK: Final = "\0over "
@@ -69,8 +69,8 @@ class OverCall:
     compute: Callable[[Peers], Values]
     """The value of each row of a partition, in order."""
 
-    def fill(self, rows: Sequence[dict[str, Any]]) -> None:
-        partitions: dict[tuple[Hashable, ...], list[dict[str, Any]]] = {}
+    def fill(self, rows: Sequence[dict[str, SqlValue]]) -> None:
+        partitions: dict[tuple[Hashable, ...], list[dict[str, SqlValue]]] = {}
         for row in rows:
             partitions.setdefault(tuple(sort_key(of(row)) for of in self.partition), []).append(row)
         by_order = cmp_to_key(self._compare)
@@ -280,7 +280,7 @@ def _framed(called: str, of: Compute, peers: Peers, kind: SqlType, framing: _Fra
     return results
 
 
-def _result(called: str, count: int, total: Any, best: Any, kind: SqlType) -> object:
+def _result(called: str, count: int, total: Any, best: Any, kind: SqlType) -> SqlValue:
     if called == "COUNT":
         return count
     if count == 0:
@@ -288,7 +288,8 @@ def _result(called: str, count: int, total: Any, best: Any, kind: SqlType) -> ob
     if called == "AVG":
         return float(total) / count
     if kind == BIGINT and called == "SUM":
-        return (total + (1 << 63)) % (1 << 64) - (1 << 63)  # it wraps, as Java's
+        wrapped: int = (total + (1 << 63)) % (1 << 64) - (1 << 63)  # as Java's
+        return wrapped
     if (
         kind.kind == "DECIMAL"
         and called == "SUM"
@@ -296,7 +297,8 @@ def _result(called: str, count: int, total: Any, best: Any, kind: SqlType) -> ob
         and total
     ):
         return None  # it has more digits than the type
-    return best if called in ("MIN", "MAX") else total
+    value: SqlValue = best if called in ("MIN", "MAX") else total
+    return value
 
 
 def _is_beyond(called: str, value: object, best: object) -> bool:

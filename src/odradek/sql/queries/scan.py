@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.consumer.aio import AsyncConsumer
+from odradek.client.consumer.consumer_record import ConsumerRecord
 from odradek.model.aliases import ClientSettings
 from odradek.model.ids import TopicPartition
 from odradek.sql.language.queries import Query
@@ -21,6 +22,7 @@ from odradek.sql.queries.source_rows import LocalSelection, SourceRows
 from odradek.telemetry import events
 from odradek.values.formats.format_info import WindowInfo
 from odradek.values.formats.row_codec import UnreadableRecord
+from odradek.values.rows import Row, SqlValue
 from odradek.values.times import moment_text
 
 _log = events.get("sql")
@@ -28,7 +30,7 @@ _POLL_S: Final = 1.0
 _POLL_RECORDS_MAX: Final = 2_000
 
 
-def by_time(records: Sequence[Any]) -> list[Any]:
+def by_time(records: Sequence[ConsumerRecord]) -> list[ConsumerRecord]:
     """Merges partitions by time. Each keeps the order of its offsets, whatever its timestamps are: a record comes with the
     latest timestamp that its partition has had."""
     latest: dict[int, int] = {}
@@ -75,7 +77,7 @@ class TopicReading:
         last = {partition: offset.offset for partition, offset in ends.items()}
         return cls(consumer, last if to_end else None)
 
-    async def records(self) -> AsyncGenerator[list[Any]]:
+    async def records(self) -> AsyncGenerator[list[ConsumerRecord]]:
         """Yields records as they come; an empty list when nothing came for a second. A reading to the end yields them by
         time."""
         while self.ends is None or not await self.has_read(self.ends):
@@ -105,7 +107,7 @@ async def scanned(
     *,
     query_id: str | None,
     earliest: bool,
-    leave_out: Callable[[Any, str], None] = lambda record, reason: None,
+    leave_out: Callable[[ConsumerRecord, str], None] = lambda record, reason: None,
 ) -> QueryAnswer:
     """Answers a push query (`query.emit`), or reads all of a stream as it is now. `leave_out` is called with records that
     are no rows, and why."""
@@ -115,12 +117,12 @@ async def scanned(
 
     left = query.limit
 
-    async def batches() -> AsyncIterator[list[list[Any]]]:
+    async def batches() -> AsyncIterator[list[list[SqlValue]]]:
         nonlocal left
         if left == 0:
             return
         async for records in reading.records():
-            batch: list[list[Any]] = []
+            batch: list[list[SqlValue]] = []
             await rows.learn([(record.key, record.value) for record in records])
             for record in records:
                 row = _row(rows, record, leave_out)
@@ -143,7 +145,9 @@ async def scanned(
     )
 
 
-def _row(rows: SourceRows, record: Any, leave_out: Callable[[Any, str], None]) -> Any:
+def _row(
+    rows: SourceRows, record: ConsumerRecord, leave_out: Callable[[ConsumerRecord, str], None]
+) -> Row | None:
     """Returns the row of a record. None if it is left out: it cannot be read, or its time is negative."""
     coordinates = {
         "ROWTIME": record.timestamp_ms,
@@ -154,7 +158,8 @@ def _row(rows: SourceRows, record: Any, leave_out: Callable[[Any, str], None]) -
         row = rows.row(record.key, record.value, coordinates)
         if row is None:
             return None
-        timestamp_ms: Any = row["ROWTIME"]
+        timestamp_ms = row["ROWTIME"]
+        assert isinstance(timestamp_ms, int | float), timestamp_ms
         if timestamp_ms >= 0:
             return row
         raise UnreadableRecord(f"the timestamp: {timestamp_ms} is negative")
@@ -184,13 +189,13 @@ async def printed(
 
     left = statement.limit
 
-    async def batches() -> AsyncIterator[list[list[Any]]]:
+    async def batches() -> AsyncIterator[list[list[SqlValue]]]:
         nonlocal left
         seen = 0
         if left == 0:
             return
         async for records in reading.records():
-            batch = []
+            batch: list[list[SqlValue]] = []
             for record in records:
                 seen += 1
                 if (seen - 1) % max(1, statement.interval):

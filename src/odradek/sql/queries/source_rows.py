@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from odradek.sql.analysis.expressions import OVER_HINT, OVER_REFUSAL
 from odradek.sql.language.dialect import position_of
@@ -94,7 +94,7 @@ class SourceRows:
         decoded = self.keys.decode(key) or []
         return row | {name: value for (name, _), value in zip(self.keys.columns, decoded, strict=False)}
 
-    def filled(self, row: dict[str, Any], key: bytes | None, value: bytes) -> Row | None:
+    def filled(self, row: dict[str, SqlValue], key: bytes | None, value: bytes) -> Row | None:
         """Returns `row` with the columns of key and value."""
         decoded = _named("key", self.keys, key)
         for index, (name, _) in enumerate(self.keys.columns):
@@ -142,7 +142,7 @@ class LocalSelection:
     overs: tuple[OverCall, ...] = ()
     """The calls with OVER, to compute from all passing rows before `shown`."""
 
-    def shown(self, row: Row) -> list[Any]:
+    def shown(self, row: Row) -> list[SqlValue]:
         """Returns a row's values in the form of JSON."""
         return [shown(of(row), kind) for of, kind in self._values]
 

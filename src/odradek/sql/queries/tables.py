@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from sqlglot import exp
 
@@ -88,8 +88,8 @@ async def pulled(views: TableViews, query: Query, rows: SourceRows, chosen: Loca
             if row is not None and chosen.passes(row):
                 yield row
 
-    async def batches() -> AsyncIterator[list[list[Any]]]:
-        batch: list[list[Any]] = []
+    async def batches() -> AsyncIterator[list[list[SqlValue]]]:
+        batch: list[list[SqlValue]] = []
         left = query.limit
         async for row in _with_overs(passing(), chosen.overs, query) if chosen.overs else passing():
             if left == 0:
@@ -113,7 +113,7 @@ async def _with_overs(
     passing: AsyncIterator[Row], overs: Sequence[OverCall], query: Query
 ) -> AsyncIterator[Row]:
     """Yields the same rows, when all are there."""
-    held: list[dict[str, Any]] = []
+    held: list[dict[str, SqlValue]] = []
     async for row in passing:
         held.append(dict(row))
         if len(held) > OVER_ROWS_MAX:
@@ -127,7 +127,7 @@ async def _with_overs(
         yield row
 
 
-def _fill(overs: Sequence[OverCall], held: list[dict[str, Any]]) -> None:
+def _fill(overs: Sequence[OverCall], held: list[dict[str, SqlValue]]) -> None:
     for call in overs:
         call.fill(held)
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from decimal import Decimal
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -43,7 +43,7 @@ class SqlService(Protocol):
         properties: Mapping[str, str],
         variables: Mapping[str, str],
         after_sequence: int | None,
-    ) -> list[dict[str, Any]]: ...
+    ) -> list[dict[str, object]]: ...
 
     async def query(
         self, text: str, properties: Mapping[str, str], variables: Mapping[str, str]
@@ -53,7 +53,7 @@ class SqlService(Protocol):
 
     def close_query(self, query_id: str) -> bool: ...
 
-    def status(self, command_id: str) -> dict[str, Any] | None: ...
+    def status(self, command_id: str) -> dict[str, object] | None: ...
 
     def statuses(self) -> dict[str, str]: ...
 
@@ -61,7 +61,7 @@ class SqlService(Protocol):
 
     async def health(self) -> dict[str, object]: ...
 
-    def cluster(self) -> dict[str, Any]: ...
+    def cluster(self) -> dict[str, object]: ...
 
     def heard(self, message: Mapping[str, object]) -> None: ...
 
@@ -119,7 +119,7 @@ class _Doors:
             _text(body, "ksql"),
             _settings(body),
             _map(body, "sessionVariables"),
-            body.get("commandSequenceNumber"),
+            _whole_number(body, "commandSequenceNumber"),
         )
         return _answer(entities)
 
@@ -335,7 +335,7 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield bytes(held)
 
 
-async def _json_body(request: Request) -> dict[str, Any]:
+async def _json_body(request: Request) -> dict[str, object]:
     try:
         body = json.loads(await request.body())  # the gate bounds it
     except (ValueError, RecursionError) as error:
@@ -345,21 +345,28 @@ async def _json_body(request: Request) -> dict[str, Any]:
     return body
 
 
-def _text(body: Mapping[str, Any], name: str) -> str:
+def _text(body: Mapping[str, object], name: str) -> str:
     value = body.get(name) if isinstance(body, dict) else None
     if not isinstance(value, str):
         raise RestRefusal(BAD_REQUEST, f"the request needs the member {name}, a text")
     return value
 
 
-def _map(body: Mapping[str, Any], name: str) -> dict[str, str]:
+def _whole_number(body: Mapping[str, object], name: str) -> int | None:
+    value = body.get(name)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        raise RestRefusal(BAD_REQUEST, f"the member {name} must be a whole number")
+    return value
+
+
+def _map(body: Mapping[str, object], name: str) -> dict[str, str]:
     values = body.get(name) or {}
     if not isinstance(values, dict):
         raise RestRefusal(BAD_REQUEST, f"the member {name} must be an object")
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
 
 
-def _settings(body: Mapping[str, Any]) -> dict[str, str]:
+def _settings(body: Mapping[str, object]) -> dict[str, str]:
     return {**_map(body, "streamsProperties"), **_map(body, "properties")}
 
 

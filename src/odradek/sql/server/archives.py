@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
@@ -171,7 +171,7 @@ def _listed(catalog: Catalog, archive: SqlArchive, healths: Callable[[str], Quer
     }
 
 
-def _holds(status: ArchiveStatus | None) -> dict[str, Any]:
+def _holds(status: ArchiveStatus | None) -> dict[str, object]:
     """Returns how much the archive holds; nothing before the first batch."""
     if status is None:
         return {"rows": 0, "files": 0, "bytes": 0, "partitions": []}

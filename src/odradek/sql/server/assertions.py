@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from odradek.client.consumer.consumer_record import ConsumerRecord
 from odradek.sql.applying import check_source
 from odradek.sql.language import statements as language
 from odradek.sql.language.with_properties import WITH, property_value
@@ -19,7 +20,7 @@ from odradek.sql.server.parts import ServerParts
 from odradek.sql.server.refusals import ASSERT_FAILED, RestRefusal
 from odradek.values.errors import SqlError, nearest
 from odradek.values.formats.row_codec import UnreadableRecord
-from odradek.values.rows import Row
+from odradek.values.rows import Row, SqlValue
 from odradek.values.types import BIGINT, SqlType
 
 _ASSERT_S: Final = 1.0
@@ -126,7 +127,7 @@ def _expected(source: Source, statement: language.AssertValues) -> Row:
             f"ASSERT needs a value for each column: {', '.join(names)}. There are {len(statement.values)} values",
             statement.position,
         )
-    row: dict[str, Any] = dict.fromkeys(all_columns)
+    row: dict[str, SqlValue] = dict.fromkeys(all_columns)
     for name, value in zip(names, statement.values, strict=True):
         if name not in all_columns and name != "ROWTIME":
             if statement.tombstone and name in kinds:
@@ -167,11 +168,11 @@ class _WantedRecord:
             await batches.aclose()
         return False
 
-    async def _is_among(self, records: list[Any]) -> bool:
+    async def _is_among(self, records: list[ConsumerRecord]) -> bool:
         await self._rows.learn([(record.key, record.value) for record in records])
         return any(self._is_it(record) for record in records)
 
-    def _is_it(self, record: Any) -> bool:
+    def _is_it(self, record: ConsumerRecord) -> bool:
         coordinates = {"ROWTIME": record.timestamp_ms}
         try:
             if self._is_tombstone:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from odradek.sql.language.rewriting import quoted
 from odradek.sql.metastore.catalog import SqlCatalog
@@ -58,7 +58,7 @@ class KnownHosts:
             del self._hosts[next(iter(self._hosts))]
         return known
 
-    def statuses(self, own: str, query_ids: Sequence[str], now_ms: int) -> dict[str, Any]:
+    def statuses(self, own: str, query_ids: Sequence[str], now_ms: int) -> dict[str, dict[str, object]]:
         """Returns the servers as /clusterStatus shows them; `own` is the address of this one, which runs `query_ids`."""
         others = {
             address: _status(known.heard_at_ms, now_ms, (), known.lags)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from odradek.client.admin.aio import AsyncAdmin
 from odradek.model.errors import OdradekError
@@ -68,7 +68,7 @@ class RebuildWatch:
         assert isinstance(wanted.order, StartQuery)
         sources = self._running.catalog.queries[query_id].sources
         topics = {self._running.catalog.source(name).topic for name in sources}
-        settings: Any = self._running.topics.settings
+        settings = self._running.topics.settings
         async with AsyncAdmin(self._running.topics.servers, **settings) as admin:
             described = await admin.describe_topics(sorted(topics))
             partitions = [partition for topic in described.values() for partition in topic.topic_partitions]

@@ -6,7 +6,7 @@ Source: ksqlDB's HTTP API reference, "Errors". A code is the HTTP status, then t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.values.errors import SqlError
@@ -58,7 +58,7 @@ class RestRefusal(OdradekError):
         """The HTTP status code."""
         return self.code // 100
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         if self.statement is None:
             return {"@type": "generic_error", "error_code": self.code, "message": self.message}
         return {

@@ -7,10 +7,10 @@ These queries are transient: no command creates them, and they end with their cl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from odradek.model.errors import OdradekError
 from odradek.runtime.real_clock import SystemEntropy
@@ -32,6 +32,7 @@ from odradek.sql.server.topics.processing_log import ServerProcessingLog
 from odradek.sql.server.topics.source_topics import RESET, starting_options
 from odradek.values.errors import SqlError
 from odradek.values.formats.format_info import WindowInfo
+from odradek.values.rows import SqlValue
 
 _IDLE_S: Final = 10.0
 _MEMBERS_MAX: Final = 10_000
@@ -201,7 +202,7 @@ class TransientQueries:
         query_id = query_answer.query_id or ""
         self._ends[query_id] = ended.set
 
-        async def rows() -> Any:
+        async def rows() -> AsyncIterator[list[list[SqlValue]]]:
             async for batch in query_answer.rows:
                 yield batch
                 if ended.is_set():
@@ -223,6 +224,6 @@ class TransientQueries:
         return f"transient_{self._entropy.uuid()}"
 
 
-async def _rows_of(pushed: PushedRows) -> Any:
+async def _rows_of(pushed: PushedRows) -> AsyncIterator[list[list[SqlValue]]]:
     while (rows := await pushed.next_rows(_IDLE_S)) is not None:
         yield rows

@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from odradek.model.errors import OdradekError
 from odradek.sql.rest_client import RestClient
@@ -82,7 +82,7 @@ class KnownNames:
             self.queries = tuple(query["id"] for query in queries["queries"])
             self.topics = tuple(topic["name"] for topic in topics["topics"])
             if not self.functions:
-                listed: list[dict[str, Any]] = self.client.execute("SHOW FUNCTIONS;")
+                listed = self.client.execute("SHOW FUNCTIONS;")
                 self.functions = tuple(function["name"] for function in listed[0]["functions"])
         except (OdradekError, KeyError, IndexError, ValueError):
             return  # completion is a help, and no reason to disturb

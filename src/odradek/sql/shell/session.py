@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from odradek.model.aliases import Json
 from odradek.model.errors import ConfigError, OdradekError
 from odradek.model.lazy import lazy
 from odradek.model.safe_text import safe_json
@@ -179,7 +180,7 @@ class ShellSession:
         with opened as query:
             is_print = text.lstrip()[:5].upper() == "PRINT"
             lines = row_lines(self.output, query.columns, self.width, is_print=is_print)
-            count, gathered = 0, list[list[object]]()
+            count, gathered = 0, list[list[Json]]()
             together_max = _ROWS_TOGETHER_MAX if query.query_id is None else 1
             try:
                 rows = iter(query)

@@ -6,12 +6,14 @@ Without these checks, a wrong argument shows when the program runs, or never: a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, get_args
+from typing import Final, TypeVar, get_args
 
 from odradek.model.errors import ConfigError, KafkaError
 from odradek.model.ids import TOPIC_NAME_LENGTH_MAX, check_topic_name
 from odradek.model.near_names import near_hint
 from odradek.streams.plan.operators import JoinKind
+
+T = TypeVar("T")
 
 _SAME_KIND: Final = {"full": "outer", "fullouter": "outer", "full_outer": "outer", "left_outer": "left"}
 """Kinds of joins as Spark calls them, and ours."""
@@ -32,7 +34,7 @@ def checked_join_kind(how: object) -> None:
     raise ConfigError(f"how is one of {', '.join(get_args(JoinKind))}, not {how!r:.80}{hint}")
 
 
-def checked_session(spark: object) -> Any:
+def checked_session(spark: T) -> T:
     """Returns a session of Spark, or None. ConfigError for one of Spark Connect, which has no JVM here."""
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise ConfigError(
@@ -61,18 +63,18 @@ def checked_text(text: object, what: str, needed: str) -> str:
     return text
 
 
-def checked_name(name: Any, what: str, needed: str) -> str:
+def checked_name(name: object, what: str, needed: str) -> str:
     """Returns the name, which becomes a part of names of topics and of checkpoint paths. Raises ConfigError for one that
     Kafka Streams refuses, too."""
-    checked_text(name, what, needed)
+    text = checked_text(name, what, needed)
     try:
-        check_topic_name(name)
+        check_topic_name(text)
     except KafkaError:
         raise ConfigError(
             f"{what} is 1 to {TOPIC_NAME_LENGTH_MAX} ASCII letters, digits, '.', '_' and '-', and not '.' or '..', as the name"
             f" of a topic; not {name!r:.80}"
         ) from None
-    return str(name)
+    return text
 
 
 def checked_prefix(prefix: object) -> None:

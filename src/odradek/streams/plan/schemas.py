@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from odradek.model.errors import ConfigError
 from odradek.values.ddl import DdlError, parsed_ddl, quoted
@@ -27,7 +27,7 @@ class SchemaFormat(Protocol):
 
     @property
     def is_record(self) -> bool: ...
-    def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> object:
         """Decodes bytes. ValueError for other data. Dicts for records; times may be datetimes or microseconds."""
 
     def encode(self, value: object) -> bytes | None:
@@ -181,10 +181,10 @@ def checked_ddl(text: object, role: str) -> None:
     raise ConfigError(f"{role}= is DDL, not {text!r:.80}{shown}")
 
 
-def checked_schema(text: Any, method: str) -> None:
+def checked_schema(text: object, method: str) -> None:
     """Raises ConfigError for a `schema=` that is absent, no text, or no DDL."""
     checked_ddl(text, "schema")
-    if text is None:
+    if not isinstance(text, str):
         raise ConfigError(
             f"{method}: schema= is the type of the result, such as 'BIGINT' or 'n INT, name STRING'"
         )

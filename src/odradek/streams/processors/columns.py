@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from odradek.streams.processors.ports import InputRow
 from odradek.streams.processors.python_values import UnreadableValueError, lists_of_numbers, values_of
 
-Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+Numbers: TypeAlias = npt.NDArray[np.int64]
 _KEY_KINDS: Final = (
     pa.types.is_integer,
     pa.types.is_string,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -48,7 +48,7 @@ def stream_table(
         groups = Groups.of(codes.codes)
         latest = _latest_versions(groups, codes.codes, is_table, len(entries))
         changed = table_payload.take(pa.array(table_rows))
-        last: dict[int, Any] = dict(zip(codes.codes[table_rows].tolist(), values_of(changed), strict=True))
+        last: dict[int, object] = dict(zip(codes.codes[table_rows].tolist(), values_of(changed), strict=True))
         for number, entry in last.items():
             state.put("table", codes.keys[number], entry)
         known = pa.concat_arrays([known, changed])
@@ -78,7 +78,9 @@ def _field(struct: pa.StructArray, name: str) -> pa.Array:
     return struct.flatten()[struct.type.get_field_index(name)]
 
 
-def _latest_versions(groups: Groups, codes: Numbers, is_table: Any, known_count: int) -> Numbers:
+def _latest_versions(
+    groups: Groups, codes: Numbers, is_table: npt.NDArray[np.bool_], known_count: int
+) -> Numbers:
     """Returns the table row that each row sees: `known_count` plus its index in the batch; or its key's number if earlier."""
     in_groups = np.where(is_table[groups.row_numbers], np.arange(len(codes)), -1)
     seen = np.maximum.accumulate(in_groups)
@@ -169,7 +171,7 @@ class _TableSide:
     name: str
     rows: pa.Array
     times: Numbers
-    is_present: Any
+    is_present: npt.NDArray[np.bool_]
     before: Numbers
     after: Numbers
     changed: dict[int, int]

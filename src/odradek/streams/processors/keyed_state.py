@@ -38,10 +38,10 @@ class KeyedMap(MutableMapping[Any, Any]):
         self._name = f"map {name}"
         self._key = key
 
-    def _part(self, number: int) -> dict[str, tuple[Any, Any]]:
+    def _part(self, number: int) -> dict[str, tuple[object, object]]:
         return self._state.get(self._name, {**self._key, _PART: number}) or {}
 
-    def _put(self, number: int, part: dict[str, tuple[Any, Any]]) -> None:
+    def _put(self, number: int, part: dict[str, tuple[object, object]]) -> None:
         self._state.put(self._name, {**self._key, _PART: number}, part or None)
         used = self._used()
         if bool(part) != (number in used):
@@ -96,7 +96,7 @@ class KeyedList(Sequence[Any]):
         self._name = f"list {name}"
         self._key = key
 
-    def _part(self, number: int) -> list[Any]:
+    def _part(self, number: int) -> list[object]:
         return self._state.get(self._name, {**self._key, _PART: number}) or []
 
     def append(self, value: object) -> None:
@@ -105,7 +105,7 @@ class KeyedList(Sequence[Any]):
         self._state.put(self._name, {**self._key, _PART: number}, [*self._part(number), value])
         self._state.put(f"{self._name} length", self._key, length + 1)
 
-    def extend(self, values: Iterable[Any]) -> None:
+    def extend(self, values: Iterable[object]) -> None:
         for value in values:
             self.append(value)
 

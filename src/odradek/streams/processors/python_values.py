@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -45,7 +46,7 @@ def python_values(rows: pa.Array | pa.RecordBatch | pa.Table) -> list[Any]:
     return values
 
 
-def _structs(column: pa.StructArray) -> list[object]:
+def _structs(column: pa.StructArray) -> list[Any]:
     names = [field.name for field in column.type]
     parts = [values_of(part) for part in column.flatten()]
     structs: list[object]
@@ -63,7 +64,7 @@ def _structs(column: pa.StructArray) -> list[object]:
     return structs
 
 
-def lists_of_numbers(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]] | None:
+def lists_of_numbers(column: pa.Array) -> npt.NDArray[np.int64] | None:
     """Lists of int64 as a matrix, a row for each; None when they are not of one length."""
     if len(column) == 0 or column.null_count:
         return None
@@ -72,5 +73,5 @@ def lists_of_numbers(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]] | 
     lengths = pc.list_value_length(column)
     if values.null_count or not length or pc.min_max(lengths).as_py() != {"min": length, "max": length}:
         return None
-    matrix: np.ndarray[Any, np.dtype[np.int64]] = values.to_numpy().reshape(-1, length)
+    matrix: npt.NDArray[np.int64] = values.to_numpy().reshape(-1, length)
     return matrix

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from odradek.streams.plan.user_code import Fold
 from odradek.streams.plan.windows import SlidingWindows
@@ -97,7 +96,7 @@ class _SlidingChange:
         if window not in self._windows:
             yield from self._update(window, None)
 
-    def _own_right(self, held: Any) -> Iterator[WindowChange]:
+    def _own_right(self, held: Held | None) -> Iterator[WindowChange]:
         """Opens the window right after the record, which contains later records without it."""
         window = (self._timestamp + 1, self._timestamp + 1 + self._size_ms)
         if window not in self._windows and held is not None and held[1] > self._timestamp:

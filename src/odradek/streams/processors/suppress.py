@@ -8,12 +8,12 @@ ends the query.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from odradek.model.errors import OdradekError
 from odradek.streams.plan.windows import TimeLimit
 from odradek.streams.processors.calendar import Calendar
-from odradek.streams.processors.ports import Fields, InputRow, TaskState, UpdateRow
+from odradek.streams.processors.ports import Fields, InputRow, RowHeaders, TaskState, UpdateRow
 from odradek.streams.processors.state.state_bytes import state_bytes
 
 _SIZE: Final = "suppressed size"
@@ -24,7 +24,7 @@ class SuppressBufferFullError(OdradekError):
     """More updates are held back than `time_limit` allows, and `when_full` is `fail`."""
 
 
-_Held = tuple[int, Any, Any, int, Any, int]
+_Held = tuple[int, object, object, int, RowHeaders, int]
 """An update that waits: due, value, old, timestamp, headers, size. State keeps plain values only, so it is no class.
 
 `due` is the stream time at which the update goes on, and `old` is what the first update of the key replaced.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from odradek.streams.plan.operators import JoinKind
 from odradek.streams.processors.calendar import Calendar
@@ -84,7 +84,7 @@ class VersionedJoinProcessor:
     def _ready(self, seen: int, state: TaskState) -> Iterator[UpdateRow]:
         """Yields the records whose time to wait is over, by time."""
         assert self._grace_ms is not None
-        ready: list[tuple[int, str, Fields, Fields, Any]] = []
+        ready: list[tuple[int, str, Fields, Fields, RowHeaders]] = []
         for _, key in Calendar(state, "waiting").due(seen + 1):
             waiting = state.get("waiting", key) or []
             count = bisect_right(waiting, seen - self._grace_ms, key=lambda record: record[0])

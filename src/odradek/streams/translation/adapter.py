@@ -58,7 +58,11 @@ from odradek.streams.translation.packing import (
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
-    from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues
+    from pyspark.sql.streaming.stateful_processor import (
+        ExpiredTimerInfo,
+        StatefulProcessorHandle,
+        TimerValues,
+    )
 
     from odradek.streams.restore.changelogs import StateChangelog
     from odradek.streams.translation.plain_records import PlainInput
@@ -180,11 +184,11 @@ class TaskRun:
                 )
         return pa.Table.from_arrays(arrays, schema=self.schema)
 
-    def passing(self, example: dict[str, Any], states: list[Any]) -> pa.Table:
+    def passing(self, example: dict[str, object], states: list[object]) -> pa.Table:
         """Returns side outputs as rows of the batch's schema: each state beside the fields of `example`."""
         return pa.Table.from_pylist([{**example, STATE: state} for state in states], schema=self.schema)
 
-    def example(self, updates: pa.Table) -> dict[str, Any]:
+    def example(self, updates: pa.Table) -> dict[str, object]:
         """Returns the first record that was said; one that is null all over where none was, or Python does not hold it."""
         nothing = {"__timestamp": 0, "__order": [0, 0, 0, 0, 0]}
         try:
@@ -222,8 +226,8 @@ class TaskProcessor(StatefulProcessor):
 
     def handleInitialState(  # noqa: N802  # Spark's name
         self,
-        key: Any,
-        initialState: Any,  # noqa: N803
+        key: tuple[int, ...],
+        initialState: object,  # noqa: N803
         timerValues: TimerValues,  # noqa: N803
     ) -> None:
         """Restores a task's state from its partition of the changelog topic."""
@@ -235,7 +239,7 @@ class TaskProcessor(StatefulProcessor):
 
     def handleInputRows(  # noqa: N802  # Spark's name
         self,
-        key: Any,
+        key: tuple[int, ...],
         rows: Iterator[Row],
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[Row]:
@@ -245,14 +249,16 @@ class TaskProcessor(StatefulProcessor):
 
     def handleExpiredTimer(  # noqa: N802  # Spark's name
         self,
-        key: Any,
+        key: tuple[int, ...],
         timerValues: TimerValues,  # noqa: N803
-        expiredTimerInfo: Any,  # noqa: N803
+        expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
     ) -> Iterator[Row]:
         with errors_in_one_line():
             yield from self._handle_batch(key, None, timerValues)
 
-    def _handle_batch(self, key: Any, rows: pa.Table | None, timer_values: TimerValues) -> Iterator[Row]:
+    def _handle_batch(
+        self, key: tuple[int, ...], rows: pa.Table | None, timer_values: TimerValues
+    ) -> Iterator[Row]:
         """Handles a batch, which may have no rows."""
         changelog = self._changelog
         paged = PagedStore(self._state)
@@ -264,7 +270,7 @@ class TaskProcessor(StatefulProcessor):
             store = recording
         own_state(store, self._name, len(self._numbers))
         failures = replace(self._failures, origins={}, packed=[])
-        passing: list[Any] = []
+        passing: list[object] = []
         if rows is not None:
             rows, passing = separated(rows)
         now: int = timer_values.getCurrentProcessingTimeInMs() if has_wall_clock(self._run.processor) else 0
@@ -294,11 +300,11 @@ class TaskProcessor(StatefulProcessor):
     def close(self) -> None:
         pass
 
-    def _example(self, store: ByteStore, updates: pa.Table) -> dict[str, Any]:
+    def _example(self, store: ByteStore, updates: pa.Table) -> dict[str, object]:
         """Returns a record that was said, in this batch or an earlier one."""
         stored = store.get(_EXAMPLE)
         if not updates.num_rows and stored is not None:
-            earlier: dict[str, Any] = state_value(stored)
+            earlier: dict[str, object] = state_value(stored)
             return earlier
         example = self._run.example(updates)
         if updates.num_rows and stored is None:
@@ -322,7 +328,7 @@ def separated(rows: pa.Table) -> tuple[pa.Table, list[Any]]:
     return rows.filter(pc.invert(passes)), rows[STATE].filter(passes).to_pylist()
 
 
-def letters_of(failures: FailedRows) -> list[dict[str, Any]]:
+def letters_of(failures: FailedRows) -> list[dict[str, object]]:
     """Returns dead letters in the form of rows that pass through."""
     topic = None if failures.letters is None else failures.letters.topic
     return [{"topic": topic, "records": letter} for letter in failures.packed]

@@ -7,7 +7,7 @@ is unpacked behind the processor.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -76,12 +76,13 @@ class RowUnpacker:
                         yield rows
 
 
-def packed(rows: pa.Table) -> Any:
+def packed(rows: pa.Table) -> bytes:
     """Returns rows in Arrow's stream format."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as stream:
         stream.write_table(rows)
-    return sink.getvalue().to_pybytes()
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
 
 
 def unpacked(data: object) -> pa.Table:

@@ -19,27 +19,29 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import Context, copy_context
 from random import Random
-from typing import Any, NoReturn, Protocol, TypeVar, TypeVarTuple
+from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 from odradek.testing.sim.failures import DeadlockError, OutOfTimeError, describe_tasks
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 _CANCELLED_TIMERS_KEPT = 512
+AddressInfo: TypeAlias = tuple[int, int, int, str, tuple[str, int]]
+"""An address as `getaddrinfo` returns it: family, type, protocol, canonical name, and (address, port)."""
 
 
 class Connections(Protocol):
     """The parts of the simulated network that the loop calls."""
 
     async def create_server(
-        self, factory: Callable[[], asyncio.BaseProtocol], host: Any, port: int
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str | None, port: int
     ) -> asyncio.AbstractServer: ...
 
     async def create_connection(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]: ...
 
-    def resolve(self, host: str | None, port: int) -> list[tuple[Any, ...]]: ...
+    def resolve(self, host: str | None, port: int) -> list[AddressInfo]: ...
 
 
 class _Handle(asyncio.Handle):
@@ -50,7 +52,7 @@ class _Handle(asyncio.Handle):
     def __init__(
         self,
         callback: Callable[..., object],
-        args: Sequence[Any],
+        args: Sequence[object],
         loop: asyncio.AbstractEventLoop,
         context: Context | None = None,
     ) -> None:
@@ -72,7 +74,7 @@ class _TimerHandle(asyncio.TimerHandle):
         self,
         when: float,
         callback: Callable[..., object],
-        args: Sequence[Any],
+        args: Sequence[object],
         loop: asyncio.AbstractEventLoop,
         context: Context | None = None,
     ) -> None:
@@ -106,7 +108,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.owner_of: Callable[[Context], object] = lambda context: None
         """Returns the host whose code a callback is, by its context."""
         self.network: Connections | None = None
-        self.on_task: Callable[[asyncio.Task[Any], Context], None] | None = None
+        self.on_task: Callable[[asyncio.Task[object], Context], None] | None = None
         self.kernel: Context | None = None
         """The context of callbacks that run no code of a host: packets arrive, and nothing has read them yet."""
         self.on_turn: Callable[[], None] | None = None
@@ -264,7 +266,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     # -- the outside -----------------------------------------------------------------------------------------
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> NoReturn:  # type: ignore[override]
+    def run_in_executor(self, executor: object, func: Callable[..., object], *args: object) -> NoReturn:
         raise RuntimeError("no executor in simulation: pass blocking work to the Offload port of the runtime")
 
     def _connections(self) -> Connections:
@@ -278,9 +280,9 @@ class SimLoop(asyncio.BaseEventLoop):
         host: Any = None,
         port: int = 0,
         *,
-        ssl: Any = None,
+        ssl: object = None,
         sock: Any = None,
-        **_ignored: Any,
+        **_ignored: object,
     ) -> asyncio.AbstractServer:
         _refuse(ssl=ssl, sock=sock)
         return await self._connections().create_server(protocol_factory, host, port)
@@ -291,9 +293,9 @@ class SimLoop(asyncio.BaseEventLoop):
         host: str,
         port: int,
         *,
-        ssl: Any = None,
+        ssl: object = None,
         sock: Any = None,
-        **_ignored: Any,
+        **_ignored: object,
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         _refuse(ssl=ssl, sock=sock)
         return await self._connections().create_connection(protocol_factory, host, port)
@@ -302,7 +304,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self,
         host: Any,
         port: Any,
-        **_ignored: Any,
+        **_ignored: object,
     ) -> list[tuple[Any, ...]]:
         return self._connections().resolve(host, int(port or 0))
 

@@ -16,10 +16,9 @@ from collections.abc import Callable, Iterable
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 
 from odradek.testing.sim.failures import HostCrashed
-from odradek.testing.sim.loop import SimLoop
+from odradek.testing.sim.loop import AddressInfo, SimLoop
 from odradek.testing.sim.trace import Trace
 from odradek.testing.sim.transport import SimSocket, SimTransport
 from odradek.testing.sim.wire import Address, NetworkNode, Packet, PacketKind, Wire
@@ -260,7 +259,7 @@ class Network:
 
     # -- what the loop asks ----------------------------------------------------------------------------------
 
-    def resolve(self, host: str | None, port: int) -> list[tuple[Any, ...]]:
+    def resolve(self, host: str | None, port: int) -> list[AddressInfo]:
         """Returns addresses in the form of `getaddrinfo`."""
         address = self._find(host)[1] if host else _ANY_ADDRESS
         return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port))]

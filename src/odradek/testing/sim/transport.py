@@ -12,9 +12,9 @@ import asyncio
 import errno
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import Context
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from odradek.runtime.ports import Buffer
 from odradek.testing.sim.failures import HostCrashed
@@ -285,7 +285,7 @@ class SimTransport(asyncio.Transport):
     def write(self, data: Buffer) -> None:
         self.writelines((data,))
 
-    def writelines(self, list_of_data: Any) -> None:
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         views = [memoryview(data).cast("B") for data in list_of_data]
         if self._eof_requested:
             raise RuntimeError("Cannot call write() after write_eof()")

@@ -67,7 +67,7 @@ class HostLifetime:
             boot_id=f"{host.name}, {host.power_loss_count} power losses",
         )
         self._stalls = stream(world.seed, f"stalls {self.name}")
-        self.tasks: dict[asyncio.Task[Any], None] = {}
+        self.tasks: dict[asyncio.Task[object], None] = {}
         self.crashed: asyncio.Future[CrashKind] = world.loop.create_future()
 
     @property

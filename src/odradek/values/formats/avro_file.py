@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from odradek.model.errors import ConfigError
 from odradek.model.public import public
@@ -43,7 +42,7 @@ class Avro:
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_codec": None}  # tasks make it again
 
-    def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> object:
         """Returns the value: a dict for a record. Raises ValueError for other data."""
         body = data if self._framing is None else self._framing.payload(data)
         return self._ready().decode(body, is_all=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from odradek.values.formats.avro_schemas import SQL_TYPES, AvroSchema, avro_schema, avro_type, parsed_schema
 from odradek.values.formats.avro_values import AvroCodec
@@ -67,7 +66,7 @@ class AvroFormat:
         (value,) = row.values()
         return None if value is None else codec.encode(value, head)
 
-    def decode(self, data: bytes) -> dict[str, Any] | None:
+    def decode(self, data: bytes) -> dict[str, object] | None:
         """Raises ValueError for data that is not of its schema."""
         schema_id, body = self._ids.body(data)
         codec = self._codec(schema_id)

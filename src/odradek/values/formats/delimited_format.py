@@ -32,7 +32,7 @@ class DelimitedFormat:
         ]
         return self._delimiter.join(texts).encode()
 
-    def decode(self, data: bytes) -> dict[str, Any] | None:
+    def decode(self, data: bytes) -> dict[str, object] | None:
         text = data.decode(errors="replace")  # as Java does: a byte that is no UTF-8 becomes U+FFFD
         if not text:
             raise ValueError("no record")

@@ -48,7 +48,7 @@ class JsonFormat:
         )
         return f"{{{fields}}}".encode()
 
-    def decode(self, data: bytes) -> dict[str, Any] | None:
+    def decode(self, data: bytes) -> dict[str, object] | None:
         value = parsed(data)
         if not self._wrapped:
             (column,) = self._columns
@@ -66,7 +66,7 @@ class JsonFormat:
         }
 
 
-def parsed(data: bytes) -> Any:
+def parsed(data: bytes) -> object:
     """Parses a text in UTF-8, 16 or 32; numbers keep their digits. Raises ValueError for what is no JSON."""
     try:
         return _decode(str(data, json.detect_encoding(data), "surrogatepass"))
@@ -113,7 +113,7 @@ def _key(name: object) -> str:
     return _text(name if isinstance(name, str) else written(name, SqlType(kind="BIGINT")))
 
 
-def read(value: object, kind: SqlType) -> Any:  # noqa: C901 - a case for each type
+def read(value: object, kind: SqlType) -> object:  # noqa: C901 - a case for each type
     """Reads a JSON value as one of this type. Raises ValueError where it cannot become one."""
     if value is None:
         return None
@@ -149,7 +149,7 @@ def read(value: object, kind: SqlType) -> Any:  # noqa: C901 - a case for each t
     raise ValueError(f"{json.dumps(value, default=str):.80} is no {kind}")
 
 
-def map_key(name: str, kind: SqlType) -> Any:
+def map_key(name: str, kind: SqlType) -> object:
     return encodable(name) if kind.kind == "STRING" else read(name, kind)
 
 

@@ -49,7 +49,7 @@ class JsonSchemaFormat:
         data = self._json.encode(values)
         return None if data is None else self._ids.head()[0] + data
 
-    def decode(self, data: bytes) -> dict[str, Any] | None:
+    def decode(self, data: bytes) -> dict[str, object] | None:
         """Decodes a record. Raises ValueError for data without a schema id, and for text that is not JSON."""
         return self._json.decode(self._ids.body(data)[1])
 

@@ -6,7 +6,7 @@ import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from odradek.values.errors import SqlError
 from odradek.values.formats.format_info import FormatColumn
@@ -67,7 +67,7 @@ class KafkaFormat:
         number = KAFKA_NUMBERS.get(self._column.type.kind)
         return str(value).encode() if number is None else number.data(value)
 
-    def decode(self, data: bytes) -> dict[str, Any]:
+    def decode(self, data: bytes) -> dict[str, object]:
         number = KAFKA_NUMBERS.get(self._column.type.kind)
         if number is None:
             is_bytes = self._column.type.kind == "BYTES"

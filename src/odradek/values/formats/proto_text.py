@@ -6,7 +6,7 @@ Source: the Protocol Buffers language specification, proto2 and proto3.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.model.lazy import lazy
 from odradek.values.errors import SqlError
@@ -63,7 +63,7 @@ class ProtoReader:
         self._is_proto3 = False
         self.decimals: Final[dict[str, tuple[int, int]]] = {}
 
-    def file(self) -> Any:
+    def file(self) -> descriptor_pb2.FileDescriptorProto:
         """Returns a FileDescriptorProto. SqlError for a text that is none."""
         file = descriptor_pb2.FileDescriptorProto(name=self._name)
         while self._next < len(self._tokens):
@@ -93,13 +93,13 @@ class ProtoReader:
 
     # ---- parts
 
-    def _message(self, message: Any, scope: str, depth: int) -> None:
+    def _message(self, message: descriptor_pb2.DescriptorProto, scope: str, depth: int) -> None:
         if depth > _DEPTH_MAX:
             raise SqlError(f"{self._name}: messages within messages, too deep to follow")
         message.name = self._next_token()
         path = f"{scope}.{message.name}" if scope else message.name
         self._expect("{")
-        optional: list[Any] = []
+        optional: list[descriptor_pb2.FieldDescriptorProto] = []
         while (token := self._next_token()) != "}":
             match token:
                 case "message" if self._peek(1) == "{":
@@ -127,7 +127,9 @@ class ProtoReader:
             field.oneof_index = len(message.oneof_decl)
             message.oneof_decl.add(name=f"_{field.name}")
 
-    def _field(self, message: Any, kind: str, path: str) -> Any:
+    def _field(
+        self, message: descriptor_pb2.DescriptorProto, kind: str, path: str
+    ) -> descriptor_pb2.FieldDescriptorProto:
         field = message.field.add(name=self._next_token())
         self._expect("=")
         field.number = self._number()
@@ -143,13 +145,13 @@ class ProtoReader:
         self._expect(";")
         return field
 
-    def _set_type(self, field: Any, kind: str) -> None:
+    def _set_type(self, field: descriptor_pb2.FieldDescriptorProto, kind: str) -> None:
         if kind in _SCALARS and kind not in ("group", "message", "enum"):
             field.type = _SCALARS.index(kind) + 1
         else:
             field.type_name = kind
 
-    def _oneof(self, message: Any, path: str) -> None:
+    def _oneof(self, message: descriptor_pb2.DescriptorProto, path: str) -> None:
         index = len(message.oneof_decl)
         message.oneof_decl.add(name=self._next_token())
         self._expect("{")
@@ -160,7 +162,7 @@ class ProtoReader:
                 field = self._field(message, token, path)
                 field.label, field.oneof_index = _OPTIONAL, index
 
-    def _map(self, message: Any, path: str) -> None:
+    def _map(self, message: descriptor_pb2.DescriptorProto, path: str) -> None:
         self._expect("<")
         key = self._next_token()
         self._expect(",")
@@ -175,7 +177,7 @@ class ProtoReader:
             self._set_type(part_of_entry, kind)
         field.type_name, field.label = name, _REPEATED
 
-    def _enum(self, enum: Any) -> None:
+    def _enum(self, enum: descriptor_pb2.EnumDescriptorProto) -> None:
         enum.name = self._next_token()
         self._expect("{")
         while (token := self._next_token()) != "}":

@@ -71,7 +71,7 @@ class Protobuf:
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_type": None}  # tasks make it again
 
-    def decode(self, data: bytes) -> dict[str, Any]:
+    def decode(self, data: bytes) -> dict[str, object]:
         """Returns the message's fields. Raises ValueError for other data."""
         if self._framing is not None:
             indexes, data = after_message_head(self._framing.payload(data))

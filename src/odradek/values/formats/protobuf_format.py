@@ -6,7 +6,6 @@ A simple column that is null is written as the default of its type, unless NULLA
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from odradek.values.formats.format_info import FormatColumn, FormatInfo
 from odradek.values.formats.framing import FIRST_MESSAGE, SchemaIds, after_message_head, message_head
@@ -52,7 +51,7 @@ class ProtobufFormat:
         row = {column.name: values[column.column] for column in self._columns}
         return head + encoded_message(message_type, self._kind, row)
 
-    def decode(self, data: bytes) -> dict[str, Any]:
+    def decode(self, data: bytes) -> dict[str, object]:
         """Raises ValueError for data that is not of its schema."""
         schema_id, indexes, body = 0, FIRST_MESSAGE, data
         if self._ids is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.model.lazy import lazy
 from odradek.values.errors import SqlError
@@ -244,7 +244,7 @@ def message_indexes(message: Descriptor) -> tuple[int, ...]:
     return (number,) if outer is None else (*message_indexes(outer), number)
 
 
-def _counted(messages: Iterable[Any]) -> list[Any]:
+def _counted(messages: Iterable[Descriptor]) -> list[Descriptor]:
     """The messages that indexes count: a map makes one that is not written in the file, and that they leave out."""
     return [message for message in messages if not message.GetOptions().map_entry]
 

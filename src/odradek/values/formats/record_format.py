@@ -29,7 +29,7 @@ _COMPLEX: Final = ("ARRAY", "MAP", "STRUCT")
 
 class ValueCodec(Protocol):
     def encode(self, values: Mapping[str, SqlValue]) -> bytes | None: ...
-    def decode(self, data: bytes) -> Mapping[str, Any] | None: ...
+    def decode(self, data: bytes) -> Mapping[str, object] | None: ...
 
 
 class RecordFormat:
@@ -60,7 +60,7 @@ class RecordFormat:
         start, end = _BOUND.pack(value["window_start"]), _BOUND.pack(value["window_end"])
         return data + (end + start if self.window.kind == "session" else start)
 
-    def decode(self, data: bytes) -> Mapping[str, Any] | None:
+    def decode(self, data: bytes) -> Mapping[str, object] | None:
         """Decodes a key or a value. Raises ValueError for bytes that are not in this format."""
         if self.window is None:
             return self._values(data)

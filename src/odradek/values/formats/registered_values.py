@@ -48,7 +48,7 @@ def registered_type(schema: RegisteredSchema) -> SqlType:
 
 
 class _Codec(Protocol):
-    def decode(self, body: bytes) -> Any: ...
+    def decode(self, body: bytes) -> object: ...
     def encode(self, value: object) -> bytes: ...
 
 
@@ -56,7 +56,7 @@ class _Avro:
     def __init__(self, schema: RegisteredSchema, kind: SqlType) -> None:
         self._codec = AvroCodec(parsed_registered(schema), kind)
 
-    def decode(self, body: bytes) -> Any:
+    def decode(self, body: bytes) -> object:
         return self._codec.decode(body)
 
     def encode(self, value: object) -> bytes:
@@ -68,7 +68,7 @@ class _Json:
         self._kind = kind
         self._tree = json_tree(schema)
 
-    def decode(self, body: bytes) -> Any:
+    def decode(self, body: bytes) -> object:
         return read(parsed(body), self._kind)
 
     def encode(self, value: object) -> bytes:
@@ -80,7 +80,7 @@ class _Protobuf:
         self._kind = kind
         self._file = proto_file(schema)
 
-    def decode(self, body: bytes) -> Any:
+    def decode(self, body: bytes) -> object:
         indexes, data = after_message_head(body)
         return decoded_message(message_class(self._file.message_at(indexes)), self._kind, data)
 
@@ -108,7 +108,7 @@ class RegisteredValues:
         self._registry = registry
         self._codecs = {schema.id: _CODECS[schema.type](schema, self.type)}
 
-    def decoded(self, values: Iterator[bytes | None]) -> Iterator[Any | ValueError]:
+    def decoded(self, values: Iterator[bytes | None]) -> Iterator[object]:
         """Yields the value of each record, None for a tombstone, and the ValueError of a record that cannot be read.
 
         At most `NEW_SCHEMAS_MAX` schemas are asked for. Raises SchemaRegistryError when the registry does not answer.

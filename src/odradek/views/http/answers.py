@@ -7,7 +7,7 @@ import binascii
 import json
 import math
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from odradek.client.network.errors import ClientClosedError
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError, OdradekError
@@ -31,11 +31,11 @@ def line(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
-def row_as_json(row: TableRow) -> dict[str, Any]:
+def row_as_json(row: TableRow) -> dict[str, object]:
     """Returns a row as JSON: `key` and `value`, or `key_base64` and `value_base64` for bytes that are not text; `window`
     where there is one."""
     key = row.key
-    document: dict[str, Any] = {}
+    document: dict[str, object] = {}
     if isinstance(key, WindowedKey):
         document |= _named("key", key.key) | {"window": {"start_ms": key.start_ms, "end_ms": key.end_ms}}
     else:
@@ -54,7 +54,7 @@ def _named(name: str, value: object) -> dict[str, object]:
     return {name: value}
 
 
-def freshness_as_json(freshness: Freshness, how: str) -> dict[str, Any]:
+def freshness_as_json(freshness: Freshness, how: str) -> dict[str, object]:
     """Returns a view's freshness as JSON. `how`: full, or brief: without partitions."""
     if how not in ("full", "brief"):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"freshness={how}: it is full or brief")
@@ -64,7 +64,7 @@ def freshness_as_json(freshness: Freshness, how: str) -> dict[str, Any]:
     return document
 
 
-def error_as_json(error: Exception) -> tuple[int, dict[str, Any]]:
+def error_as_json(error: Exception) -> tuple[int, dict[str, object]]:
     """HTTP status and body: Kafka's code, its name and one sentence."""
     if isinstance(error, KafkaError):
         code, message = error.code, error.message

@@ -18,7 +18,7 @@ may not see (CVE-2018-1288).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Coroutine, Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from odradek.broker.fetch.delayed_fetch import ConsumerWaiting, FollowerWaiting
@@ -115,7 +115,7 @@ def _answer(
 ) -> FetchResponse | Awaitable[FetchResponse]:
     follower = reading.follower
 
-    def answer() -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+    def answer() -> FetchResponse | Coroutine[object, None, FetchResponse]:
         return _read_again(broker, context, plan, reading)
 
     if not _waits(request, plan, reading):
@@ -139,7 +139,7 @@ def _read_again(
     plan: SessionFetchPlan,
     reading: FetchReader,
     wanted: Sequence[RequestedPartition] | None = None,
-) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+) -> FetchResponse | Coroutine[object, None, FetchResponse]:
     """Reads and answers after a wait. Records that were in memory when it began may be only on the disk now."""
     reading.prepare_retry()
     results = reading.read(wanted)
@@ -259,7 +259,7 @@ def _follower_waits(
     session = plan.session
     resting = None if session is None or not plan.incremental else _rest(session, reading)
 
-    def answer() -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+    def answer() -> FetchResponse | Coroutine[object, None, FetchResponse]:
         wanted = None if session is None or resting is None else session.wanted()
         return _read_again(broker, context, plan, reading, wanted)
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Final, TypedDict
 from urllib.parse import urlencode
 
 from markupsafe import Markup
@@ -170,7 +170,7 @@ def _chart_query(visit: Visit) -> dict[str, str]:
     return {"chart": kind, "label": visit.query.get("label", ""), "of": visit.query.get("of", "")}
 
 
-def _result_values(outcome: SqlResult, rows: list[ResultRow], chart: dict[str, str]) -> dict[str, Any]:
+def _result_values(outcome: SqlResult, rows: list[ResultRow], chart: dict[str, str]) -> dict[str, object]:
     """Returns what the templates of a result need. A push query's newest rows come first."""
     columns = outcome.columns[:COLUMNS_MAX]
     shown = rows[-ROWS_SHOWN_MAX:][::-1] if outcome.is_push else rows
@@ -217,14 +217,23 @@ def number_text(value: float) -> str:
     return str(int(value)) if is_whole else f"{value:.6g}"
 
 
-def _parts(parts: tuple[str | TextTable, ...]) -> list[dict[str, object]]:
+class _ShownPart(TypedDict):
+    """A part of a result as the template draws it: a table, of which `left` rows are not shown, or lines of text."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    left: int
+    lines: list[str]
+
+
+def _parts(parts: tuple[str | TextTable, ...]) -> list[_ShownPart]:
     """Returns texts as lines and tables as rows, within limits."""
-    shown: list[dict[str, Any]] = []
+    shown: list[_ShownPart] = []
     for part in parts:
         if isinstance(part, TextTable):
             rows = part.rows[:PART_ROWS_MAX]
             shown.append(
-                {"columns": part.columns, "rows": rows, "left": len(part.rows) - len(rows), "lines": ()}
+                {"columns": part.columns, "rows": rows, "left": len(part.rows) - len(rows), "lines": []}
             )
         elif shown and not shown[-1]["columns"]:
             shown[-1]["lines"] += part[:PART_CHARS_MAX].splitlines()
@@ -277,7 +286,7 @@ async def _events(visit: Visit, outcome: SqlResult, after: int) -> AsyncGenerato
         results.leave(visit.browser_id, outcome)
 
 
-def _event(visit: Visit, name: str, template: str, values: dict[str, Any], number: int) -> str:
+def _event(visit: Visit, name: str, template: str, values: dict[str, object], number: int) -> str:
     html = visit.console.templates.get_template(template).render(**visit.values() | values)
     lines = [line for line in html.splitlines() if line.strip()] or [""]
     data = "".join(f"data: {line}\n" for line in lines)

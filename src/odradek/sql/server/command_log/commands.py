@@ -5,12 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.java_numbers import whole_number
 
 VERSION: Final = 1
+
+
+class _StoredCommand(TypedDict):
+    """The JSON of a record. Offsets are by topic and partition."""
+
+    version: int
+    token: str
+    statement: str
+    properties: dict[str, str]
+    starting: dict[str, dict[str, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +56,7 @@ class SqlCommand:
     def from_record(cls, key: bytes | None, value: bytes | None, where: str) -> SqlCommand:
         """Parses a record. KafkaError CORRUPT_MESSAGE with its place if it is no command, or one of a newer version."""
         try:
-            content: dict[str, Any] = json.loads(value or b"")
+            content: _StoredCommand = json.loads(value or b"")
             version = content["version"]
             if version > VERSION:
                 raise KafkaError(

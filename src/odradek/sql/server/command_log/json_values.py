@@ -97,10 +97,10 @@ def _dataclass_form(kind: Any) -> _Form:
     hints = get_type_hints(kind)
     forms = {field.name: _form(hints[field.name]) for field in fields(kind)}
 
-    def write(value: object) -> dict[str, Any]:
+    def write(value: object) -> dict[str, object]:
         return {name: form.write(getattr(value, name)) for name, form in forms.items()}
 
-    def read(json: object) -> Any:
+    def read(json: object) -> object:
         members = _checked(json, dict)
         if members.keys() != forms.keys():
             raise ValueError(f"{kind.__name__} has other members: {', '.join(sorted(members))}")

@@ -10,7 +10,7 @@ import hashlib
 import json
 import zlib
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final, TypedDict
 
 VERSION: Final = 1
 KEY: Final = b"snapshot"
@@ -44,6 +44,17 @@ class StoredSnapshot:
         return replace(self, problem=problem)
 
 
+class _StoredHeader(TypedDict):
+    """The JSON of a header."""
+
+    version: int
+    id: str
+    part: int
+    parts: int
+    after: int
+    sha256: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Header:
     id: str
@@ -67,7 +78,7 @@ class _Header:
     def of(cls, line: bytes) -> _Header:
         """Parses a header. SnapshotUnreadable for one of another form, or of a newer version."""
         try:
-            members: dict[str, Any] = json.loads(line)
+            members: _StoredHeader = json.loads(line)
             version = members["version"]
             if version > VERSION:
                 raise SnapshotUnreadable(

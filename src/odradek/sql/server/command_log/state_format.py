@@ -7,7 +7,7 @@ registry with its password, and whether functions in Python are allowed. Pure.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -32,11 +32,11 @@ _CATALOG_MEMBERS: Final = ("sources", "candidates", "queries", "archives", "func
 class _Shared:
     """Values that are written once. An index stands for a value that occurs again."""
 
-    values: list[Any] = field(default_factory=list)
+    values: list[object] = field(default_factory=list)
     _by_identity: dict[int, tuple[int, object]] = field(default_factory=dict)
     _by_text: dict[str, int] = field(default_factory=dict)
 
-    def index(self, value: Any, written: Any) -> int:
+    def index(self, value: T, written: Callable[[T], object]) -> int:
         """Returns the index of a value. `written(value)` is its JSON."""
         known = self._by_identity.get(id(value))
         if known is not None:
@@ -63,7 +63,7 @@ def state_content(state: ServiceState) -> bytes:
     def functions_of(known: Iterable[CreatedFunction]) -> list[int]:
         return [functions.index(function, _written_function) for function in known]
 
-    content: dict[str, Any] = {
+    content: dict[str, object] = {
         "catalog": {
             "sources": sources_of(catalog.sources),
             "candidates": sources_of(catalog.candidates),

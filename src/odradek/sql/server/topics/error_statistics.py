@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.consumer.aio import AsyncConsumer
@@ -69,7 +69,7 @@ class TopicErrors:
         )
         return f"{shown} {'last-failed':>16}: {moment_text(self.last_ms)}Z"
 
-    def entities(self, host: str, now_ms: int) -> list[dict[str, Any]]:
+    def entities(self, host: str, now_ms: int) -> list[dict[str, object]]:
         """Returns the statistics of a server for `clusterErrorStats`. `host`: its address."""
         if not self.count:
             return []

@@ -10,8 +10,9 @@ import base64
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Final, Self
 
+from odradek.client.consumer.consumer_record import ConsumerRecord
 from odradek.client.producer.aio import AsyncProducer
 from odradek.config.options import GivenOptions
 from odradek.dead_letters.processing_log import (
@@ -119,7 +120,7 @@ class ServerProcessingLog:
         includes_rows = self._terms.includes_rows
         return ProcessingLog(topic=self.topic, logger=f"processing.{query_id}", includes_rows=includes_rows)
 
-    def note(self, query_id: str, record: Any, reason: str) -> None:
+    def note(self, query_id: str, record: ConsumerRecord, reason: str) -> None:
         """Notes that a query of the server's own leaves out a record. It does not wait: entries beyond a bound are counted."""
         where = self.of(query_id)
         if where is None:

@@ -96,7 +96,7 @@ def _pairs(tag: bytes) -> Write:
     return write
 
 
-def _write_dict(value: dict[Any, Any], parts: list[bytes]) -> None:
+def _write_dict(value: dict[object, object], parts: list[bytes]) -> None:
     columns = state_columns.written(value) if len(value) >= state_columns.ENTRIES_MIN else None
     if columns is None:
         _write_pairs(value, parts)
@@ -107,7 +107,7 @@ def _write_dict(value: dict[Any, Any], parts: list[bytes]) -> None:
 _write_pairs: Final = _pairs(b"d")
 
 
-def _write_defaults(value: collections.defaultdict[Any, Any], parts: list[bytes]) -> None:
+def _write_defaults(value: collections.defaultdict[object, object], parts: list[bytes]) -> None:
     factory = value.default_factory
     name = "" if factory is None else _FACTORY_NAMES.get(factory)
     if name is None:
@@ -119,7 +119,7 @@ def _write_defaults(value: collections.defaultdict[Any, Any], parts: list[bytes]
     _pairs(b"d")(value, parts)
 
 
-def _write_deque(value: collections.deque[Any], parts: list[bytes]) -> None:
+def _write_deque(value: collections.deque[object], parts: list[bytes]) -> None:
     parts.append(b"q")
     _write(value.maxlen, parts)
     _members(b"l")(list(value), parts)
@@ -444,7 +444,7 @@ class _Reader:
         return collections.deque(self.typed(list), size)
 
 
-_READERS: Final[dict[bytes, Callable[[_Reader], Any]]] = {
+_READERS: Final[dict[bytes, Callable[[_Reader], object]]] = {
     b"N": lambda reader: None,
     b"1": lambda reader: True,
     b"0": lambda reader: False,
