@@ -29,6 +29,8 @@ _URGENT_SHARE: Final = 16
 """The part of the descriptors for writing that only appends that cannot wait may take."""
 _AHEAD_SHARE: Final = 8
 """Writers are flushed when less than this part of the descriptors is free, or about to be, until twice as much is."""
+_CALM_REVIEWS: Final = 120
+"""Reviews without a crowd after which the next one is logged again: about a minute."""
 
 
 class CrowdedError(OSError):
@@ -62,6 +64,8 @@ class OpenFiles:
         """Descriptors that writers may still take, while they are crowded; None while they are not."""
         self._waiting: deque[asyncio.Future[None]] = deque()
         """Appends that wait for a descriptor."""
+        self._calm_reviews = _CALM_REVIEWS
+        """Reviews that found writers not crowded since an append was refused."""
         self.on_crowding: Callable[[], None] = _ignore
         """Called when there are writers to flush: see `drain_crowding`."""
         self._prune_at = min(self._writers_max - self._writers_max // _AHEAD_SHARE, _PRUNED_LEAST)
@@ -122,8 +126,7 @@ class OpenFiles:
         if self._room is not None:
             self._flush_ahead()
             if self._room <= (-self._urgent_count if is_urgent else 0):
-                if not self._waiting:
-                    _log.warning("writers_crowded", writers_max=self._writers_max)
+                self._report()
                 raise CrowdedError
         self.awake(writer)
 
@@ -186,6 +189,7 @@ class OpenFiles:
         """Counts the descriptors again while writers are crowded: logs that were closed, and flushes that failed, announce
         nothing. It goes over all writers, so call it a few times a second at most."""
         if self._room is None:
+            self._calm_reviews += 1
             return
         self._asked.clear()
         self._waiting = deque(waiter for waiter in self._waiting if not waiter.done())
@@ -193,6 +197,11 @@ class OpenFiles:
         self._room = self._writers_max - self.writer_file_count
         self._flush_ahead()
         self._admit()
+
+    def _report(self) -> None:
+        if self._calm_reviews >= _CALM_REVIEWS:
+            _log.warning("writers_crowded", writers_max=self._writers_max)
+        self._calm_reviews = 0
 
     def _admit(self) -> None:
         """Lets as many waiting appends try again as there is room for. Without any, and with room ahead, the crowd is over."""

@@ -241,3 +241,18 @@ async def test_logs_that_are_opened_while_others_are_crowded_take_no_descriptor(
         writers.files.opened(writer)
         assert writer.resting
     assert writers.files.writer_file_count == 60
+
+
+async def test_a_crowd_is_logged_once_until_it_is_over_for_a_while(
+    writers: _Writers, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused() -> int:
+        with pytest.raises(CrowdedError):
+            writers.write(writers.resting())
+        return sum("writers_crowded" in record.getMessage() for record in caplog.records)
+
+    dirty = writers.write_many(60)
+    assert [refused() for _ in range(3)] == [1, 1, 1]
+    writers.sync(*dirty)
+    writers.write_many(60)
+    assert refused() == 1, "it began again at once"
