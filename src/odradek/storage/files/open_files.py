@@ -125,6 +125,8 @@ class OpenFiles:
             self._check_room(keep=writer)
         if self._room is not None:
             self._flush_ahead()
+            if self._room <= 0 and not self._asked:  # no flush would make room: others closed their files
+                self._room = self._writers_max - self.writer_file_count
             if self._room <= (-self._urgent_count if is_urgent else 0):
                 self._report()
                 raise CrowdedError
@@ -177,13 +179,23 @@ class OpenFiles:
             self._asked.pop(writer, None)
             if writer not in self._writers:
                 continue
-            held = writer.open_file_count
-            if writer.closed or writer.rest():
-                del self._writers[writer]
-                self._room += max(1, held - writer.open_file_count)
+            if (freed_count := self._released(writer)) > 0:
+                self._room += freed_count
             else:
                 self._writers.move_to_end(writer)
         self._admit()
+
+    def _released(self, writer: SegmentWriter) -> int:
+        """Lets the writer rest, and returns how many descriptors that frees; 0 where it cannot rest.
+
+        A sealed segment whose flush has ended is closed soon.
+        """
+        held = writer.open_file_count
+        if not (writer.closed or writer.durable or writer.rest()):
+            return 0
+        del self._writers[writer]
+        self._asked.pop(writer, None)
+        return max(1, held - (0 if writer.durable else writer.open_file_count))
 
     def review_crowding(self) -> None:
         """Counts the descriptors again while writers are crowded: logs that were closed, and flushes that failed, announce
@@ -224,10 +236,13 @@ class OpenFiles:
         expected = self._room + len(self._asked)
         if expected >= max(1, self._writers_max // _AHEAD_SHARE):
             return
-        for writer in self._writers:
+        for writer in list(self._writers):
             if expected >= self._room_ahead:
                 break
-            if writer not in self._asked:
+            if (freed_count := self._released(writer)) > 0:
+                self._room += freed_count
+                expected += freed_count
+            elif writer not in self._asked:
                 self._asked[writer] = self._crowding[writer] = None
                 expected += 1
         if self._crowding:
@@ -237,7 +252,7 @@ class OpenFiles:
         """Forgets closed writers; of the others, those that were not written to since the last check rest first."""
         for writer in [writer for writer in self._writers if writer.closed]:
             del self._writers[writer]
-        excess = self.writer_file_count + 1 - self._writers_max
+        excess = self.writer_file_count + 1 - self._writers_max + self._writers_max // _AHEAD_SHARE
         if excess > 0:
             # Some more than must be, so that not every single opening has to look.
             excess += self._writers_max // 4
@@ -246,6 +261,7 @@ class OpenFiles:
                     if excess <= 0:
                         break
                     if writer is keep:
+                        self._writers.move_to_end(writer)
                         continue
                     held = writer.open_file_count
                     if (is_last_look or writer.write_count == seen) and writer.rest():

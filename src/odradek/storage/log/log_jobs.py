@@ -82,6 +82,7 @@ class LogJobs:
         return job
 
     def flushed(self, job: FlushJob) -> None:
+        self._context.files.synced(job.writers)
         if job.life.alive and not self._health.is_broken:
             if job.truncation is not None:
                 self._truncation.files_followed(job.truncation)
@@ -90,7 +91,6 @@ class LogJobs:
             self._durability.done(job)
             self._lacked.flushed(self._durability.flushed_offset)
             self._on_moved()
-        self._context.files.synced(job.writers)
 
     # ---- removals ----------------------------------------------------------------------------------------------------
 

@@ -256,3 +256,14 @@ async def test_a_crowd_is_logged_once_until_it_is_over_for_a_while(
     writers.sync(*dirty)
     writers.write_many(60)
     assert refused() == 1, "it began again at once"
+
+
+async def test_writers_that_are_durable_are_no_crowd(writers: _Writers) -> None:
+    """They rest for others, however many there are, and nothing is flushed for that."""
+    for writer in writers.write_many(50):
+        writers.sync(writer)
+    for _ in range(200):
+        (writer,) = writers.write_many(1)
+        writers.sync(writer)
+        assert writers.files.writer_file_count <= 60
+    assert writers.asked == []
