@@ -97,7 +97,7 @@ class OpenedLog:
     start_is_doubted: bool
     """Another replica may know of records that were deleted by request and are here again."""
     names_changed: bool
-    """Something was created that no `sync_directory` has made durable yet."""
+    """The log was created. The names in its own directory are durable, the name of that directory need not be."""
     cut_at_recovery: bool
     truncation_noted: bool
     """A file says that checkpoints do not know of a truncation yet."""

@@ -59,14 +59,19 @@ def load_log(runtime: Runtime, opening: Opening) -> Steps[OpenedLog]:
 def _load(runtime: Runtime, opening: Opening, *, damage: str | None) -> Steps[OpenedLog]:
     """Loads a log. `damage`: why an opening that believed the checkpoints was given up."""
     disk, directory = runtime.disk, opening.directory
-    if not disk.exists(directory):
+    if disk.exists(directory):
+        names = disk.list_directory(directory)
+    else:
         disk.make_directory(directory)
-    names = disk.list_directory(directory)
+        names = []
     topic_id = _load_topic_id(disk, directory, names)
     if None not in (topic_id, opening.topic_id) and topic_id != opening.topic_id:
         message = f"{directory} belongs to topic id {topic_id}, not to {opening.topic_id}"
         raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, message)
-    noted = finish_truncation(disk, opening) if naming.TRUNCATION in names else None
+    noted = None
+    if naming.TRUNCATION in names:
+        noted = finish_truncation(disk, opening)
+        names = disk.list_directory(directory)
     files = OpenFiles(disk, _OPEN_FILES_MAX)
     context = LoadContext(
         disk=disk,
@@ -76,7 +81,7 @@ def _load(runtime: Runtime, opening: Opening, *, damage: str | None) -> Steps[Op
     )
     loader = LogLoader(context, noted, topic_id=topic_id, damage=damage)
     try:
-        return (yield from loader.run())
+        return (yield from loader.run(names))
     except BaseException:
         loader.close()
         raise
@@ -125,9 +130,10 @@ class LogLoader:
         """Closes the files after `run` failed."""
         self._segments.close()
 
-    def run(self) -> Steps[OpenedLog]:
+    def run(self, names: list[str]) -> Steps[OpenedLog]:
+        """Opens the log. `names`: those of the files in its directory."""
         opening, segments = self._context.opening, self._segments
-        names = self._tidy()
+        names = self._tidy(names)
         segments.find(names)
         self._check_first(names)
         self._epochs.load(names)
@@ -171,10 +177,9 @@ class LogLoader:
 
     # ---- files -------------------------------------------------------------------------------------------------------
 
-    def _tidy(self) -> list[str]:
+    def _tidy(self, names: list[str]) -> list[str]:
         """Removes what unfinished work left; returns the names that are there afterwards."""
         disk, directory = self._context.disk, self._context.directory
-        names = disk.list_directory(directory)
         if self._start.note_deletions(names):
             names = disk.list_directory(directory)
         names = clear_leftovers(disk, directory, names)
