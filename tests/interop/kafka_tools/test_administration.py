@@ -117,7 +117,11 @@ def where(admin: Admin, topic: str) -> tuple[str, str]:
     """The directory that holds the topic's first partition, and the other one."""
     partition = TopicPartition(topic, 0)
     ((_, directories),) = admin.describe_log_dirs().items()
-    here = next(directory.path for directory in directories if partition in directory.replicas)
+    here = next(
+        directory.path
+        for directory in directories
+        if partition in directory.replicas and not directory.replicas[partition].is_future
+    )
     return here, next(directory.path for directory in directories if directory.path != here)
 
 

@@ -115,6 +115,33 @@ async def test_a_move_under_way_is_shown_and_can_be_called_off(
     assert await places(wire) == {("t", 0, False): here}
 
 
+async def test_a_partition_is_in_one_directory_at_every_moment_of_its_move(
+    scene: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire = await start(scene)
+    await wire.create("t")
+    await wire.produce("t", [b"x"] * 5)
+    here, target = (await places(wire))["t", 0, False], await other_place(scene, wire, "t")
+    run, seen = scene.runtime.offload.run, []
+
+    async def seen_before_and_after(work: Any, *arguments: object) -> Any:
+        seen.append(await places(other))
+        outcome = await run(work, *arguments)
+        seen.append(await places(other))
+        return outcome
+
+    other = await scene.connect()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(scene.runtime.offload), "run", lambda _, *call: seen_before_and_after(*call))
+        assert await move(wire, target, "t", 0) == [0]
+        await until(lambda: not scene.broker.context.moves.futures(target))
+        await until(lambda: ("t", 0) in scene.broker.context.replicas.partitions)
+    assert {state["t", 0, False] for state in seen} == {here, target}
+    assert {state.get(("t", 0, True), target) for state in seen} == {target}
+    assert any(("t", 0, True) in state for state in seen)
+    assert all(state["t", 0, False] == here for state in seen if ("t", 0, True) in state)
+
+
 async def test_a_topic_deleted_on_its_way_is_gone(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     wire = await start(scene)
     await wire.create("t")

@@ -55,7 +55,7 @@ class LogDirMoves:
         self._closed = False
 
     def futures(self, path: str) -> list[FutureLog]:
-        """Returns the copies that are being made in a directory."""
+        """Returns the copies that are being made in a directory. One that has become the partition's log is none any more."""
         return [
             FutureLog(
                 name=name,
@@ -64,7 +64,7 @@ class LogDirMoves:
                 offset_lag=max(0, move.partition.log.end_offset - move.copy.copied_offset),
             )
             for name, move in self._moves.items()
-            if move.path == path
+            if move.path == path and self._replicas.shown_directory_of(move.partition) != path
         ]
 
     def start(self, topic: str, index: int, path: str) -> None:

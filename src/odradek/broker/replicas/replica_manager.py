@@ -101,6 +101,8 @@ class ReplicaManager:
         self.maintenance: Final = ReplicaMaintenance(
             runtime, directories, self._registry, self._roles, lambda: self._config
         )
+        self._between_logs: dict[Partition, str | None] = {}
+        """Partitions that end a move and cannot be used meanwhile, with the directories that they leave."""
         self._queued: dict[TopicPartition, None] = {}
         """Lanes with a step that did not begin, and that will look at the newest image."""
         self._topic_config: tuple[TopicImage, BrokerConfig, LogConfig] | None = None
@@ -171,8 +173,8 @@ class ReplicaManager:
             total_bytes, usable_bytes = directory.space()
             described = [
                 partition
-                for partition in self._registry
-                if self.directories.log_directory_of(partition.name) == directory.path
+                for partition in (*self._registry, *self._between_logs)
+                if self.shown_directory_of(partition) == directory.path
             ]
             states.append(
                 DirectoryState(
@@ -185,6 +187,13 @@ class ReplicaManager:
                 )
             )
         return states
+
+    def shown_directory_of(self, partition: Partition) -> str | None:
+        """Returns the directory of a replica. One that moves is in the directory that it leaves until it is in the other one:
+        no one who asks sees it in none."""
+        if partition in self._between_logs:
+            return self._between_logs[partition]
+        return self.directories.log_directory_of(partition.name)
 
     # -- following the cluster
 
@@ -406,12 +415,15 @@ class ReplicaManager:
         self._registry.remove(partition)
         self._roles.drop(partition)
         self._registry.is_away(name, topic_id, moving)
+        self._between_logs[partition] = self.directories.log_directory_of(name)
         try:
             log = await self.directories.move_log(name, copy, topic_id, partition.config)
         except KafkaError as error:
             partition.retire(error)
             await self._stay(partition, error)
             raise
+        finally:
+            del self._between_logs[partition]
         self._opening.succeed(partition, log)
         partition.release()
 
