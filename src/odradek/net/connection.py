@@ -27,7 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from odradek.model.errors import KafkaError
-from odradek.net.connection_owner import ConnectionFigures
+from odradek.net.connection_owner import ConnectionFigures, ConnectionLoad
 from odradek.net.frame_shares import FrameShares
 from odradek.net.hangups import HangUp
 from odradek.net.listening import acknowledge_now, endpoint_of, set_options
@@ -93,11 +93,8 @@ class Connection(asyncio.BufferedProtocol):
         self._lingering: asyncio.TimerHandle | None = None
         self._turn: asyncio.Future[None] | None = None
         """This connection's turn in the queue of connections with much work."""
-        self._peer_reads = True
-        self._reading = True
-        self._closing = False
-        self._peer_finished = False
-        self._finishing = False
+        self._peer_reads = self._reading = True
+        self._closing = self._peer_finished = self._finishing = False
         self.peer_host, self.peer_port = "", 0
         self.local_host, self.local_port = "", 0
         self.requester = UNKNOWN_REQUESTER
@@ -281,9 +278,12 @@ class Connection(asyncio.BufferedProtocol):
             self._linger()
 
     @property
-    def waiting_count(self) -> int:
-        """How many requests were received and are not served yet."""
-        return len(self._backlog)
+    def load(self) -> ConnectionLoad:
+        """What of this connection is in the broker now."""
+        waiting = sum(len(frame) for _, frame in self._backlog)
+        received = self._reader.pending_bytes + waiting + self._replies.request_bytes
+        unsent = self._unsent_bytes + self._replies.unwritten_bytes
+        return ConnectionLoad(len(self._backlog), received, unsent)
 
     @property
     def descriptor(self) -> int | None:

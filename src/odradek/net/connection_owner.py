@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from odradek.net.hangups import Hangups
@@ -45,6 +45,17 @@ class AnswerObserver(Protocol):
     def sent(self, queued_s: float, sending_s: float) -> None:
         """Called when an answer has left. `queued_s`: the time for which the answer waited for earlier ones; `sending_s`:
         until the kernel had all of it."""
+
+
+class ConnectionLoad(NamedTuple):
+    """What of one connection is in the broker at one time."""
+
+    waiting_count: int
+    """The requests that were received and are not served yet."""
+    request_bytes: int
+    """The bytes of requests that come in, wait for their turn, or are being handled with their frames kept."""
+    response_bytes: int
+    """The bytes of responses that the peer's system has not taken yet."""
 
 
 class ConnectionFigures:

@@ -108,6 +108,18 @@ class ReplyQueue:
         self._ready.extend(chunks)
         self.ready_bytes += sum(map(len, chunks))
 
+    @property
+    def request_bytes(self) -> int:
+        """The bytes of requests that are being handled: of frames that are kept, and of large ones."""
+        large = (slot.share for slot in self.slots if slot.share is not None and not slot.share.is_released)
+        return self.parked_bytes + sum(share.granted_bytes for share in large)
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """The bytes of replies that are ready and not written yet: also of those that wait for earlier ones."""
+        early = (slot.chunks for slot in self.slots if slot.chunks is not None)
+        return self.ready_bytes + sum(sum(map(len, chunks)) for chunks in early)
+
     def park(self, slot: ReplySlot, frame_bytes: int) -> None:
         """Notes that the request keeps its frame while it waits."""
         slot.parked_bytes = frame_bytes

@@ -22,6 +22,8 @@ CLIENT_METRICS: Final = frozenset(
     {"odradek_client_requests", "odradek_client_bytes", "odradek_client_busy_seconds"}
 )
 """The metrics of the largest clients, over their open connections."""
+IN_FLIGHT: Final = "odradek_client_in_flight_bytes"
+"""What of the largest clients' requests and responses is in a broker now."""
 _VALUE_MAX: Final = 1e21
 """No figure of a broker is larger; sums and differences of such values are finite. What is no number compares as false."""
 _NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -170,6 +172,34 @@ class ClientTraffic(NamedTuple):
     @property
     def bytes_moved(self) -> float:
         return self.bytes_in + self.bytes_out
+
+
+class InFlight(NamedTuple):
+    """The bytes of one client in brokers at one time."""
+
+    request_bytes: float = 0.0
+    """Of requests that come in, wait or are being handled."""
+    response_bytes: float = 0.0
+    """Of responses that the client has not taken yet."""
+
+    @property
+    def total_bytes(self) -> float:
+        return self.request_bytes + self.response_bytes
+
+
+def in_flight(now: MetricsSnapshot, brokers: Iterable[str] | None = None) -> dict[str, InFlight]:
+    """Returns by client id what is in these brokers, by default in all."""
+    sums: dict[str, InFlight] = {}
+    for broker in now.by_broker if brokers is None else brokers:
+        for texts, value in now.by_broker.get(broker, {}).get(IN_FLIGHT, {}).items():
+            labels, count = dict(texts), max(value, 0.0)
+            known = sums.get(labels.get("client_id", ""), InFlight())
+            if labels.get("direction") == "in":
+                known = known._replace(request_bytes=known.request_bytes + count)
+            else:
+                known = known._replace(response_bytes=known.response_bytes + count)
+            sums[labels.get("client_id", "")] = known
+    return sums
 
 
 def client_traffic(

@@ -185,6 +185,8 @@ def fill(listener: ScriptedListener) -> None:
         "shop": (1e7, 4e7, 900.0, 0.2),
         "mailer-of-the-north-1": (0.0, 3e6, 80.0, 0.1),
     }
+    listener.in_flight = {"crawler": (48e6, 9e5), "shop": (2e4, 31e6)}
+    listener.healing_due, listener.healing_partitions = {"3": 720.0}, 12
     day_s = 86_400.0
     listener.certificates = {"SSL": 3.4 * day_s, "INTERNAL": -day_s, "CONTROLLER": 300 * day_s}
     listener.tokens = {"token-1": 1_500.0, "token-2": 6 * day_s}

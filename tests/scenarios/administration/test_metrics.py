@@ -282,6 +282,8 @@ async def test_figures_of_the_server_agree_with_what_was_done(
     assert of(samples, "odradek_request_stage_seconds_count", request="Produce", stage="fsync") == 1
     assert not any(("stage", "replicated") in texts for _, texts in samples), "no follower was waited for"
     assert of(samples, "odradek_client_busy_seconds", client_id="test") > 0
+    for direction in ("in", "out"):
+        assert of(samples, "odradek_client_in_flight_bytes", client_id="test", direction=direction) == 0
     assert of(samples, "odradek_request_stage_seconds_count", request="Produce", stage="sent") == 1
     assert of(samples, "kafka_server_kafkaserver_brokerstate") == 3
     assert 0 <= of(samples, "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent") <= 1

@@ -24,6 +24,8 @@ class ScriptedListener:
         self.clients: dict[str, tuple[float, float, float, float]] = {}
         """Bytes in, bytes out, requests and seconds by client id. `growth` is added at each scrape."""
         self.growth: dict[str, tuple[float, float, float, float]] = {}
+        self.in_flight: dict[str, tuple[float, float]] = {}
+        """Bytes of requests and of responses by client id."""
         self.certificates: dict[str, float] = {}
         self.tokens: dict[str, float] = {}
         self.healing_due: dict[str, float] = {}
@@ -58,6 +60,10 @@ class ScriptedListener:
             busy.add(figures[3], labels(client_id=client))
             more = self.growth.get(client, (0.0,) * 4)
             self.clients[client] = tuple(map(sum, zip(figures, more, strict=True)))  # type: ignore[assignment]
+        held = gauge("odradek_client_in_flight_bytes", "?")
+        for client, (received, unsent) in self.in_flight.items():
+            held.add(received, labels(client_id=client, direction="in"))
+            held.add(unsent, labels(client_id=client, direction="out"))
         ends = gauge("odradek_certificate_expires_seconds", "?")
         for listener, left_s in self.certificates.items():
             ends.add(left_s, labels(listener=listener))
@@ -71,7 +77,7 @@ class ScriptedListener:
             due.add(due_s, labels(broker=broker))
         healing = gauge("odradek_controller_healing_partitions", "?")
         healing.add(self.healing_partitions)
-        return written([moved, requests, busy, ends, tokens, idle, due, healing])
+        return written([moved, requests, busy, ends, tokens, idle, held, due, healing])
 
 
 @contextmanager

@@ -81,6 +81,21 @@ async def test_a_flood_is_on_the_overview_and_on_the_page_of_clients(
     assert "/people/quotas/change?client=crawler" in page.text
 
 
+async def test_the_bytes_in_flight_of_each_client_are_shown_and_sorted(
+    browser: Browser, listener: ScriptedListener
+) -> None:
+    listener.clients = dict.fromkeys(("crawler", "shop"), (0.0,) * 4)
+    listener.growth = {"crawler": (1e9, 0.0, 1.0, 0.0), "shop": (1e3, 0.0, 1.0, 0.0)}
+    await scraped_twice(browser)
+    assert "In flight" not in (await browser.get("/traffic")).text.partition("<table")[2], "an older broker has none"
+    listener.in_flight = {"shop": (2 << 20, 30 << 20), "crawler": (1024, 0.0), "not shown": (1e9, 1e9)}
+    await scraped_again(browser)
+    page = (await browser.get("/traffic?sort=flight")).text
+    assert page.index(">shop") < page.index(">crawler"), "the most in flight comes first"
+    cells = page.replace("\u00a0", " ")
+    assert ("2.0 MiB · 30 MiB" in cells, "1.0 KiB · 0 B" in cells) == (True, True)
+
+
 async def test_what_the_controller_plans_to_mend_is_on_the_overview(
     browser: Browser, listener: ScriptedListener
 ) -> None:

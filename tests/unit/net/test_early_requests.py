@@ -56,7 +56,7 @@ async def test_behind_a_request_that_waits_no_more_than_a_buffer_is_received_and
             await asyncio.sleep(0)
         connection = slow.connection
         writer.write(framed(b"x" * FRAME_BYTES) * count)
-        waiting = await until_steady(lambda: connection.waiting_count)
+        waiting = await until_steady(lambda: connection.load.waiting_count)
         assert 0 < waiting <= RECEIVE_BYTES_MAX // FRAME_BYTES
         assert slow.handled == 1
         slow.first.set_result([framed(b"done")])

@@ -61,20 +61,23 @@ class ServerFamilies:
         self._by_listener: Counter[str] = Counter(dict.fromkeys(server.opened, 0))
         self._waiting_count = 0
         self._clients: dict[str, list[float]] = {}
-        """Requests, bytes in, bytes out and seconds of the event loop, by client id."""
+        """Requests, bytes in, bytes out, seconds of the event loop, and bytes in flight of requests and responses, by client id."""
 
     async def collect(self, turn: Turn) -> None:
         for connection in list(self._server.connections):
             await turn.step()
             self._by_listener[connection.listener.name] += 1
             figures = connection.figures
-            self._waiting_count += connection.waiting_count
-            if figures.request_count:
-                sums = self._clients.setdefault(figures.client_id, [0, 0, 0, 0.0])
+            load = connection.load
+            self._waiting_count += load.waiting_count
+            if figures.request_count or load.request_bytes or load.response_bytes:
+                sums = self._clients.setdefault(figures.client_id, [0, 0, 0, 0.0, 0, 0])
                 sums[0] += figures.request_count
                 sums[1] += figures.request_bytes
                 sums[2] += connection.sent_bytes
                 sums[3] += figures.handled_s
+                sums[4] += load.request_bytes
+                sums[5] += load.response_bytes
 
     def families(self) -> list[Family]:
         return [*self._connections(), *self._memory(), *self._largest_clients()]
@@ -129,29 +132,40 @@ class ServerFamilies:
         return figures
 
     def _largest_clients(self) -> list[Family]:
-        """Returns the clients with the most bytes, requests or time of the event loop, over connections that are open now."""
+        """Returns the clients with the most bytes, requests, time of the event loop or bytes in flight, over connections that are
+        open now."""
         requests = gauge("odradek_client_requests", "Requests of the largest clients, by open connections.")
         moved = gauge("odradek_client_bytes", "Bytes of the largest clients, over their open connections.")
         busy = gauge(
             "odradek_client_busy_seconds", "Seconds for which the largest clients kept the event loop busy."
         )
+        in_flight = gauge(
+            "odradek_client_in_flight_bytes",
+            "Bytes of the largest clients' requests that are not answered, and of responses that they have not taken.",
+        )
         largest: dict[str, list[float]] = {}
-        for weight in (_bytes_of, itemgetter(0), itemgetter(3)):
+        for weight in (_bytes_of, itemgetter(0), itemgetter(3), _in_flight):
             ranked = nlargest(_CLIENTS_SHOWN_MAX, self._clients.items(), key=lambda client: weight(client[1]))
             largest.update(ranked)
-        for client_id, (count, bytes_in, bytes_out, busy_s) in largest.items():
+        for client_id, (count, bytes_in, bytes_out, busy_s, received, unsent) in largest.items():
             text = labels(client_id=client_id)
             requests.add(count, text)
             moved.add(bytes_in, labels(client_id=client_id, direction="in"))
             moved.add(bytes_out, labels(client_id=client_id, direction="out"))
             busy.add(busy_s, text)
+            in_flight.add(received, labels(client_id=client_id, direction="in"))
+            in_flight.add(unsent, labels(client_id=client_id, direction="out"))
         clients = gauge("odradek_clients", "Different client ids of open connections.")
         clients.add(len(self._clients))
-        return [clients, requests, moved, busy]
+        return [clients, requests, moved, busy, in_flight]
 
 
 def _bytes_of(sums: list[float]) -> float:
     return sums[1] + sums[2]
+
+
+def _in_flight(sums: list[float]) -> float:
+    return sums[4] + sums[5]
 
 
 def of_flushes(broker: BrokerContext) -> list[Family]:

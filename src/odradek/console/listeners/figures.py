@@ -13,14 +13,22 @@ from typing import Final, NamedTuple
 
 from odradek.console.model.snapshot import UNKNOWN
 from odradek.console.model.troubles import Trouble, Urgency
-from odradek.telemetry.scraped_metrics import CLIENT_METRICS, ClientTraffic, MetricsSnapshot, client_traffic
+from odradek.telemetry.scraped_metrics import (
+    CLIENT_METRICS,
+    IN_FLIGHT,
+    ClientTraffic,
+    InFlight,
+    MetricsSnapshot,
+    client_traffic,
+    in_flight,
+)
 
 CERTIFICATES: Final = "odradek_certificate_expires_seconds"
 TOKENS: Final = "odradek_delegation_token_expires_seconds"
 IDLE: Final = "kafka_network_socketserver_networkprocessoravgidle_percent"
 HEALING_DUE: Final = "odradek_controller_healing_due_seconds"
 HEALING_PARTITIONS: Final = "odradek_controller_healing_partitions"
-METRICS: Final = CLIENT_METRICS | {CERTIFICATES, TOKENS, IDLE, HEALING_DUE, HEALING_PARTITIONS}
+METRICS: Final = CLIENT_METRICS | {CERTIFICATES, TOKENS, IDLE, IN_FLIGHT, HEALING_DUE, HEALING_PARTITIONS}
 CERTIFICATE_S: Final = 14 * 86_400.0
 """A certificate that ends sooner is a trouble, as for the alert CertificateEnds."""
 TOKEN_S: Final = 3_600.0
@@ -63,6 +71,10 @@ class ListenerFigures:
         if self.before is None:
             return []
         return client_traffic(self.before, self.now, [address] if address else None)
+
+    def in_flight(self, address: str = "") -> dict[str, InFlight]:
+        """Returns by client id the bytes in a broker, or in all."""
+        return in_flight(self.now, [address] if address else None)
 
     def busy_brokers(self) -> dict[int, float]:
         """Returns by broker the share of the last minute in which its event loop used the CPU."""

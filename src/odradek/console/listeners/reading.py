@@ -29,7 +29,7 @@ SHARE: Final = 10.0
 RATES_S: Final = 90.0
 """A scrape that is older than this, and than two readings take, is no beginning for rates: they would be of long ago."""
 SERIES_MAX: Final = 2_000
-"""The series of one broker that are kept; a broker shows at most 30 clients, and 10 tokens."""
+"""The series of one broker that are kept; a broker shows at most 40 clients, and 10 tokens."""
 PAGE_BYTES_MAX: Final = 256 << 20
 SLOW_BYTES_MAX: Final = 2 << 20
 INFO_BYTES_MAX: Final = 64 << 10

@@ -28,7 +28,7 @@ from odradek.console.pages.topics import order_of, page_number, pages_of
 from odradek.console.web.application import ConsolePage
 from odradek.console.web.visit import Visit
 from odradek.protocol.acls import AclOperation
-from odradek.telemetry.scraped_metrics import ClientTraffic, MetricsSnapshot
+from odradek.telemetry.scraped_metrics import ClientTraffic, InFlight, MetricsSnapshot
 
 if TYPE_CHECKING:
     from _typeshed import SupportsRichComparison
@@ -42,7 +42,8 @@ SORTS: Final[dict[str, Callable[[ClientTraffic], SupportsRichComparison]]] = {
     "busy": lambda client: client.busy,
     "name": lambda client: client.client_id,
 }
-_LARGEST_FIRST: Final = SORTS.keys() - {"name"}
+_LARGEST_FIRST: Final = (SORTS.keys() | {"flight"}) - {"name"}
+NOTHING: Final = InFlight()
 NO_FIGURES: Final = ListenerFigures(now=MetricsSnapshot(at_s=0.0))
 _BAR: Final = 300
 """The length of the bar of a request in the picture of its stages."""
@@ -89,9 +90,11 @@ async def show(visit: Visit) -> Response:
     clients = figures.clients(chosen)
     total = sum(client.bytes_moved for client in clients)
     flood = flooding(figures.clients())
-    order = order_of(visit.query, SORTS, _LARGEST_FIRST)
+    held = figures.in_flight(chosen)
+    sorts = {**SORTS, "flight": lambda client: held.get(client.client_id, NOTHING).total_bytes}
+    order = order_of(visit.query, sorts, _LARGEST_FIRST)
     clients.sort(key=lambda client: client.client_id)
-    clients.sort(key=SORTS[order.column], reverse=order.direction == "descending")
+    clients.sort(key=sorts[order.column], reverse=order.direction == "descending")
     page = page_number(visit.query.get("page", ""), len(clients), PAGE_ROWS)
     return visit.render(
         "traffic/clients.html",
@@ -109,6 +112,8 @@ async def show(visit: Visit) -> Response:
         ],
         shown=len(clients),
         total=total,
+        in_flight=lambda client_id: held.get(client_id, NOTHING),
+        shows_in_flight=bool(held),
         busiest=busiest_brokers(figures),
         flood=flood[0].client_id if flood is not None else None,
         order=order,
