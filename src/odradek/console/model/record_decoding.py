@@ -195,6 +195,8 @@ class DocumentReader:
                 return reader.document(body)
             except (ValueError, RecursionError) as error:
                 self.page.problem = self.page.problem or f"schema {schema_id}: {error!s:.200}"
+        elif not self.page.problem:
+            self.page.problem = _why_not(schema_id, reader)
         if content is not self._last_undecoded:  # a masked record is read twice
             self._last_undecoded = content
             self.undecoded += 1
@@ -208,6 +210,14 @@ class DocumentReader:
         self._reads += is_read
         self._readers[schema_id] = reader
         return reader
+
+
+def _why_not(schema_id: int, reader: _Reader | None) -> str:
+    if reader is None:
+        return f"schema {schema_id} was not read in time"
+    if reader.document is None:
+        return f"schema {schema_id} is not in the registry, or cannot be used"
+    return f"a value of schema {schema_id} is above {DECODED_BYTES_MAX} bytes"
 
 
 def _reader_of(schema: RegisteredSchema, document: Callable[[bytes], object]) -> Callable[[bytes], bytes]:

@@ -77,7 +77,7 @@ class ScanStep:
     undecoded: int = 0
     """The number of values with a schema's id that no condition could test, since they were not decoded."""
     problem: str = ""
-    """The reason why the first of them was not decoded; empty if its schema is unknown."""
+    """The reason why the first of them was not decoded; empty without one."""
 
     @property
     def is_complete(self) -> bool:
