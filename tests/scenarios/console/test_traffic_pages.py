@@ -87,7 +87,9 @@ async def test_the_bytes_in_flight_of_each_client_are_shown_and_sorted(
     listener.clients = dict.fromkeys(("crawler", "shop"), (0.0,) * 4)
     listener.growth = {"crawler": (1e9, 0.0, 1.0, 0.0), "shop": (1e3, 0.0, 1.0, 0.0)}
     await scraped_twice(browser)
-    assert "In flight" not in (await browser.get("/traffic")).text.partition("<table")[2], "an older broker has none"
+    assert "In flight" not in (await browser.get("/traffic")).text.partition("<table")[2], (
+        "an older broker has none"
+    )
     listener.in_flight = {"shop": (2 << 20, 30 << 20), "crawler": (1024, 0.0), "not shown": (1e9, 1e9)}
     await scraped_again(browser)
     page = (await browser.get("/traffic?sort=flight")).text

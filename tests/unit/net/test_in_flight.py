@@ -21,7 +21,9 @@ async def test_requests_are_in_flight_until_they_are_answered_and_responses_unti
         assert connection.load == (0, len(b"later:first" + b"later:second"), 0)
         echo.held[b"later:second"].set_result([b"x" * 100, b"y" * 11])
         await until(lambda: connection.load.response_bytes)
-        assert connection.load == (0, len(b"later:first"), 111), "it is ready, and waits for the one before it"
+        assert connection.load == (0, len(b"later:first"), 111), (
+            "it is ready, and waits for the one before it"
+        )
         echo.held[b"later:first"].set_result([framed(b"done")])
         assert await read_frame(reader) == b"done"
         await until(lambda: connection.load == NOTHING)
@@ -32,7 +34,9 @@ async def test_a_part_of_a_request_and_a_large_one_that_is_handled_are_counted()
     async with serving(echo) as (server, port), connected(port) as (reader, writer):
         frame = framed(b"later:" + bytes(LARGE))
         writer.write(frame[: LARGE // 2])
-        await until(lambda: any(connection.load.request_bytes > LARGE // 4 for connection in server.connections))
+        await until(
+            lambda: any(connection.load.request_bytes > LARGE // 4 for connection in server.connections)
+        )
         (connection,) = server.connections
         assert connection.load.request_bytes <= len(frame)
         writer.write(frame[LARGE // 2 :])

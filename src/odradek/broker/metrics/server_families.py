@@ -61,7 +61,7 @@ class ServerFamilies:
         self._by_listener: Counter[str] = Counter(dict.fromkeys(server.opened, 0))
         self._waiting_count = 0
         self._clients: dict[str, list[float]] = {}
-        """Requests, bytes in, bytes out, seconds of the event loop, and bytes in flight of requests and responses, by client id."""
+        """Requests, bytes in, bytes out, seconds of the event loop, bytes of requests and of responses in flight, by client id."""
 
     async def collect(self, turn: Turn) -> None:
         for connection in list(self._server.connections):
@@ -132,8 +132,8 @@ class ServerFamilies:
         return figures
 
     def _largest_clients(self) -> list[Family]:
-        """Returns the clients with the most bytes, requests, time of the event loop or bytes in flight, over connections that are
-        open now."""
+        """Returns the clients with the most bytes, requests, time of the event loop or bytes in flight, over connections that
+        are open now."""
         requests = gauge("odradek_client_requests", "Requests of the largest clients, by open connections.")
         moved = gauge("odradek_client_bytes", "Bytes of the largest clients, over their open connections.")
         busy = gauge(
