@@ -61,7 +61,7 @@ class ServerFamilies:
         self._by_listener: Counter[str] = Counter(dict.fromkeys(server.opened, 0))
         self._waiting_count = 0
         self._clients: dict[str, list[float]] = {}
-        """Requests, bytes in and out, seconds of the event loop, and bytes of requests and responses in flight, by client id."""
+        """Requests, bytes in and out, seconds of the event loop, bytes of requests and responses in flight; by client id."""
 
     async def collect(self, turn: Turn) -> None:
         for connection in list(self._server.connections):
