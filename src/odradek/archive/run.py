@@ -65,7 +65,7 @@ class RunTerms:
     location: ArchiveLocation
     topics: tuple[str, ...] = ()
     pattern: str | None = None
-    """Exactly one of the two."""
+    """A pattern for topic names. Either it is set, or `topics`."""
     table_format: TableFormat | None = None
     catalog: str | None = None
     columns: RowColumns = field(default_factory=RowColumns)
@@ -74,9 +74,9 @@ class RunTerms:
     every_ms: int = 600_000
     file_bytes: int = 128 << 20
     writers: int | None = None
-    """Tasks of a batch that write, and so its files, at most; None: as many as the machine has cores."""
+    """The most tasks of a batch that write, and so the most files of it; None: as many as the machine has cores."""
     skipping_lost: bool = False
-    """Go on behind what retention took before it was archived."""
+    """Whether the run goes on after records that retention deleted before they were archived."""
     checkpoint: str | None = None
     master: str | None = None
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -173,7 +173,7 @@ def run_archive(terms: RunTerms, tell: Tell, should_stop: Callable[[], bool]) ->
 
 @contextmanager
 def spark_session(master: str | None, java_options: str) -> Iterator[SparkSession]:
-    """Gives the session that there is, or a light one of our own: `local[*]` unless `master` says otherwise."""
+    """Yields the active session, or starts a light one: on `local[*]` if `master` is None."""
     active = sql.SparkSession.getActiveSession()
     if active is not None:
         yield active

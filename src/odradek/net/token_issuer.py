@@ -22,11 +22,11 @@ TIME_USED: Final = 0.8
 _ANSWER_BYTES_MAX: Final = 1 << 20
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 _PASSING: Final = (408, 429)
-"""HTTP statuses that a later request may not meet; failures of the issuer itself come in addition."""
+"""HTTP statuses after which a later request may succeed, in addition to those of 500 and more."""
 
 
 class IssuerUnavailable(OdradekError):
-    """The error of a token request that got no token now; a later attempt may get one."""
+    """The error of a token request that failed for now: a later attempt may succeed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,16 +24,16 @@ class RestartPolicy:
     """The pause after the first failure. It doubles with each failure in a row."""
     pause_max_s: float = 60.0
     jitter: float = 0.2
-    """A pause is longer by up to this share, by chance: what failed together does not come back together."""
+    """The random part of a pause, as a share of it: pipelines that failed together do not start together."""
     healthy_after_s: float = 60.0
-    """A process that ran for so long begins to count its failures again."""
+    """The run time after which the failures of a process are counted from zero again."""
     starting_max_s: float = 180.0
     stopping_max_s: float = 30.0
-    """Then it is killed."""
+    """The time that a process has to stop before it is killed."""
     starting_count_max: int = 2
-    """A start takes a core for ten seconds: more at once would come no sooner."""
+    """The most starts at the same time. A start takes a core for ten seconds, so more of them would not be faster."""
     process_count_max: int | None = None
-    """The most processes at the same time; the others wait. Places become free when pipelines stop or fall asleep."""
+    """The most processes at the same time; the others wait. A slot becomes free when a pipeline stops or falls asleep."""
 
     def pause_s(self, failures_in_a_row: int, chance: float) -> float:
         """Returns the pause before the next start. `failures_in_a_row` is 1 or more, `chance` in [0, 1)."""

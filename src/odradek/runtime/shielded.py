@@ -11,8 +11,8 @@ T = TypeVar("T")
 
 
 async def outcome_of(task: asyncio.Task[T]) -> T:
-    """Returns or raises the task's outcome. Cancelling the wait leaves the task alone; a refusal that no one is left to hear
-    is no fault to report, as asyncio would with its traceback, but anything else is."""
+    """Returns or raises the task's outcome. Cancelling the wait does not cancel the task. An OdradekError of a task without a
+    waiter is not reported; any other error is, with its traceback."""
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:

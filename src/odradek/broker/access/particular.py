@@ -62,9 +62,9 @@ def refuse_element(rule: AccessRule, admission: Admission, element: Any) -> None
 
 
 def nothing_left(admission: Admission) -> None:
-    """All elements were refused: mostly the handler need not be asked."""
+    """Answers a request all of whose elements were refused, without the handler where that is possible."""
     if admission.api.name == "Metadata":
-        # It says where the brokers are, too. In version 0 no topics would be all of them.
+        # The answer names the brokers, too; in version 0 an empty list of topics means all topics.
         admission.finishes.append(_without_topics)
     else:
         cls: Any = admission.api.response
@@ -72,7 +72,7 @@ def nothing_left(admission: Admission) -> None:
 
 
 def refuse_others(admission: Admission, array: str, response_array: str) -> None:
-    """AddPartitionsToTxn: one partition that may not join keeps all others out."""
+    """Handles AddPartitionsToTxn: if one partition is refused, no partition is added."""
     for element in getattr(admission.request, array):
         admission.refuse_element(response_array, element, ErrorCode.OPERATION_NOT_ATTEMPTED)
     admission.request = admission.request.replace(**{array: []})
@@ -239,7 +239,7 @@ def _with_visible_settings(admission: Admission, response: CreateTopicsResponse)
 
 
 def _fetch(admission: Admission) -> Work:
-    """A replica acts for the cluster. What a consumer may read is asked where it is read, again and again."""
+    """Refuses a follower's fetch without CLUSTER_ACTION. A consumer's rights are checked at each read."""
     yield
     request = admission.request
     if (request.replica_id < 0 and request.replica_state.replica_id < 0) or admission.access.may(

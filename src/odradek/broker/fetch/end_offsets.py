@@ -45,7 +45,7 @@ def unreadable(partitions: Iterable[Partition]) -> list[asyncio.Future[None]]:
 
 
 async def readable(waits: list[asyncio.Future[None]], timeout_ms: int = FLUSH_MS_MAX) -> None:
-    """Wait for what `unreadable` found, or until time is up. What fails meanwhile says so when it is asked."""
+    """Waits for the futures of `unreadable`, or until the time is up. A failure is raised when the end offset is read."""
     await with_timeout(_all_settled(waits), timeout_ms)
 
 

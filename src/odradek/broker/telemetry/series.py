@@ -16,7 +16,7 @@ from odradek.telemetry.otlp import Attributes, OtlpPoint, PointKind
 
 _KAFKAS: Final = "org_apache_kafka_"
 _OTHERS: Final = "client_telemetry_"
-"""What a client calls as it likes must not have the name of a broker's metric."""
+"""The prefix of metrics that do not have Kafka's names: it keeps them apart from the broker's own metrics."""
 _UNFIT: Final = re.compile(r"[^a-zA-Z0-9_]")
 _RESERVED_ENDS: Final = ("_total", "_created", "_bucket", "_info")
 _STEP_POINTS: Final = 16
@@ -30,7 +30,7 @@ class SeriesRoom:
         self._series_max: Final = series_max
         self.count = 0
         self.left_out_count = 0
-        """Points that came when there was no room, or that were unfit."""
+        """The number of points that were unfit, or for which there was no room."""
 
     def enter(self) -> bool:
         """Returns whether there is room for one more series, and counts it."""

@@ -12,7 +12,7 @@ ONGOING = "Ongoing"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionListing:
-    """A transactional id as ListTransactions tells of it."""
+    """A transactional id in an answer to ListTransactions."""
 
     transactional_id: str
     producer_id: int
@@ -22,7 +22,7 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionDescription:
-    """A transactional id as its coordinator knows it."""
+    """A transactional id in the description of its coordinator."""
 
     transactional_id: str
     producer_id: int
@@ -37,7 +37,7 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerDescription:
-    """A producer that a partition remembers."""
+    """A producer whose state a partition keeps."""
 
     producer_id: int
     producer_epoch: int
@@ -62,7 +62,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureDescription:
-    """The levels that a broker can do, and the one that the cluster has agreed on (0: none)."""
+    """The levels of a feature that a broker supports, and the finalized level of the cluster (0: none)."""
 
     name: str
     supported: tuple[int, int]

@@ -1,4 +1,4 @@
-"""The controller's changes of topics: they come, grow and go."""
+"""The controller's changes of topics: creation, more partitions, settings, deletion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Searches the topic of the audit: the newest events first, a bounded number of them, saying how far it looked."""
+"""Searches the audit topic, the newest events first and within a limit, and reports how far it searched."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from odradek.security.audit_search import AuditDocument, audit_document, fits
 
 EVENTS_MAX: Final = 200
 LOOKS: Final = (2_000, 20_000, 200_000)
-"""The numbers of events of each partition that a search looks at: each look further back is a choice of the user."""
+"""The number of newest events of each partition that a search reads, step by step: the user asks for the next step."""
 KINDS: Final = ("change", "login", "refusal", "access", "lost")
 OUTCOMES: Final = ("done", "refused", "failed", "asked")
 

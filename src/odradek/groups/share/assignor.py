@@ -54,7 +54,7 @@ def _spread(
     readers: dict[_TopicIdPartition, int],
     subscriptions: Mapping[str, frozenset[UUID]],
 ) -> None:
-    """Gives every partition a reader if anyone wants it; then every member a partition if it wants any."""
+    """Assigns each partition without a reader to a subscriber, then a partition to each subscriber that has none."""
     loads = {member_id: len(assigned) for member_id, assigned in target.items()}
     subscribers = _subscribers(subscriptions, loads)
     for partition_id, count in readers.items():

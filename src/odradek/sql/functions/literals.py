@@ -1,4 +1,4 @@
-"""Arguments that are written down in a statement: what Spark SQL text of a constant says."""
+"""Constant arguments of functions: text as a literal of Spark SQL, and back."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "
 
 
 def quoted(text: str) -> str:
-    """Returns Spark SQL for this text."""
+    """Returns the literal of Spark SQL for this text."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def literal(sql: str) -> str | None:
-    """Returns the text that Spark SQL's '…' says; None for what is no single constant text."""
+    """Returns the text of a literal '…' of Spark SQL; None for SQL that is not one literal."""
     sql = sql.strip()
     if len(sql) < 2 or sql[0] != "'" or sql[-1] != "'":
         return None

@@ -1,4 +1,4 @@
-"""Archives as the server sees them: places that are checked before a statement counts, what they hold, how they are deleted."""
+"""The server's archives: their locations, which are checked before a statement applies, their contents, and their deletion."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class Archives:
     # ---- statements that change something
 
     async def check(self, statement: language.Statement, applied: AppliedChange) -> None:
-        """Checks that the topic exists, and that the place can be an archive; files that are to be deleted must be this
-        archive's. Raises SqlError."""
+        """Checks that the topic exists, and that the location can be an archive. Files are deleted only if they belong to this
+        archive. Raises SqlError."""
         new_topics = {change.source.topic for change in applied.changes if isinstance(change, SourceCreated)}
         for change in applied.changes:
             try:

@@ -65,7 +65,7 @@ class LogsShutdown:
                 await asyncio.sleep(0)
 
     async def _let_files_follow(self, opened: Log) -> None:
-        """Lets the files of a log follow its truncation, before it is closed."""
+        """Truncates the files of a log that was truncated in memory, before the log is closed."""
         if opened.awaits_truncation and (job := opened.flush_job()) is not None:
             await self._offload.run(job.run)
             opened.flushed(job)

@@ -1,4 +1,4 @@
-"""Joins. A task keeps what it needs of both sides; what a record finds is what came before it."""
+"""Joins of streams and tables. A task keeps the state of both sides; a record is joined with earlier records only."""
 
 from __future__ import annotations
 

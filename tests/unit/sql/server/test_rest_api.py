@@ -67,7 +67,13 @@ def test_a_wrong_statement_is_40001_with_its_place(url: str) -> None:
 
 @pytest.mark.parametrize(
     ("body", "says"),
-    [(b"no json", "is no JSON"), (b"[]", "must be a JSON object"), (b"{}", "needs the member ksql")],
+    [
+        (b"no json", "is no JSON"),
+        (b"[]", "must be a JSON object"),
+        (b"{}", "needs the member ksql"),
+        (b'{"ksql": "SHOW", "commandSequenceNumber": "1"}', "commandSequenceNumber must be a whole number"),
+        (b'{"ksql": "SHOW", "commandSequenceNumber": true}', "commandSequenceNumber must be a whole number"),
+    ],
 )
 def test_a_request_that_is_no_request_is_40000(url: str, body: bytes, says: str) -> None:
     status, text, _ = ask(url, "POST", "/ksql", body)
