@@ -120,7 +120,7 @@ def where(admin: Admin, topic: str) -> tuple[str, str]:
     here = next(
         directory.path
         for directory in directories
-        if partition in directory.replicas and not directory.replicas[partition].is_future
+        if partition in directory.replicas and not directory.replicas[partition].future
     )
     return here, next(directory.path for directory in directories if directory.path != here)
 
