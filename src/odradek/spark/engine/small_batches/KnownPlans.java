@@ -32,8 +32,9 @@ import org.apache.spark.sql.internal.SessionState;
 /**
  * Analyzes and optimizes the plan of a query's small micro-batches once, and chooses its physical operators once. Spark does so
  * for each batch, though the plans of two batches differ in the batch's number and the offsets that are read only. A plan that
- * equals an earlier one in all else gets that one's result, with its own offsets. All other plans are planned as ever: those of large batches, and those that read
- * anything but streams and rows within the plan, or whose expressions depend on the time of planning.
+ * equals an earlier one in all else gets that one's result, with its own offsets. All other plans are planned in full: those of
+ * large batches, and those that read anything but streams and rows within the plan, or whose expressions depend on the time of
+ * planning.
  *
  * It is a rule of the optimizer that changes no plan: with the first batch of a query, it puts an analyzer, an optimizer and a
  * strategy that remember into the session that Spark has cloned for this query. What Spark does with a physical plan after that
@@ -296,8 +297,8 @@ class StrategyWithMemory extends SparkStrategy {
     }
 
     /**
-     * The same operators, with the offsets of other reads of their streams. Two scans of a stream are equal to Spark, whatever their
-     * offsets, and withNewChildren returns an operator as it was where its new children equal the old.
+     * The same operators, with the offsets of other reads of their streams. Two scans of a stream are equal to Spark, whatever
+     * their offsets, and withNewChildren returns an operator as it was where its new children equal the old.
      */
     private static SparkPlan withScans(SparkPlan plan, Map reads) {
         if (plan instanceof MicroBatchScanExec) {
@@ -343,7 +344,7 @@ class PlanMemory {
 
     private final ArrayDeque plans = new ArrayDeque();  // of Object[]: a write's plan, and its result
 
-    /** Tells whether the result of a plan can serve later batches: nothing but its streams' offsets and its number changes it. */
+    /** Tells whether the result of a plan can serve later batches: only its streams' offsets and its number change it. */
     static boolean holds(LogicalPlan plan) {
         if (
             !(plan instanceof WriteToMicroBatchDataSource || plan instanceof WriteToDataSourceV2)
