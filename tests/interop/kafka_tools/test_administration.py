@@ -6,7 +6,6 @@ The jars are those of the benchmark's peer; where no one has fetched them these 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,12 @@ from typing import Any
 import pytest
 from benchmarks.odradek_node import OdradekNode
 from tests.interop.kafka_tools.tools import Tools
+from tests.kit.waiting import eventually
 
 from odradek.client import Admin
 from odradek.client.admin.quotas import QuotaEntity
 from odradek.model.ids import TopicPartition
 
-SECONDS_MAX = 60
 TOOLS = "org.apache.kafka.tools"
 CONFIG = "kafka-configs"
 
@@ -129,7 +128,7 @@ def test_kafka_reassign_partitions_moves_a_replica_between_directories(
     java: Java, admin: Admin, tmp_path: Path
 ) -> None:
     admin.create_topics(["moved"])
-    here, other = where(admin, "moved")
+    _, other = where(admin, "moved")
     plan = {"topic": "moved", "partition": 0, "replicas": [1], "log_dirs": [other]}
     file = tmp_path / "plan.json"
     file.write_text(json.dumps({"version": 1, "partitions": [plan]}))
@@ -137,9 +136,7 @@ def test_kafka_reassign_partitions_moves_a_replica_between_directories(
     said = java(command, "--execute", "--reassignment-json-file", str(file))
     assert "Successfully started partition reassignment for moved-0" in said
     assert f"Successfully started moving log directory to {other}" in said
-    deadline = time.monotonic() + SECONDS_MAX
-    while where(admin, "moved")[0] == here and time.monotonic() < deadline:
-        time.sleep(0.02)
+    eventually(lambda: where(admin, "moved")[0] == other, "the replica in the other directory")
     said = java(command, "--verify", "--reassignment-json-file", str(file))
     assert "Reassignment of partition moved-0 is completed." in said
     assert "Reassignment of replica moved-0-1 completed successfully." in said

@@ -216,17 +216,13 @@ async def test_a_groups_offsets_move_with_their_partition(scene: Any) -> None:
         group = (await wire.call("OffsetFetch", 8, fetch)).groups[0]
         return group.error_code, group.topics[0].partitions[0].committed_offset if group.topics else -1
 
-    for _ in range(100):
+    async def commit_it() -> bool:
         response = await wire.call("OffsetCommit", 8, commit)
-        if not response.topics[0].partitions[0].error_code:
-            break
-        await asyncio.sleep(0.01)
+        return not response.topics[0].partitions[0].error_code
+
+    await until(commit_it)
     target = await other_place(scene, wire, "__consumer_offsets")
     assert await move(wire, target, "__consumer_offsets", 0) == [0]
     await until(lambda: not scene.broker.context.moves.futures(target))
-    for _ in range(100):
-        if (await committed())[0] == 0:
-            break
-        await asyncio.sleep(0.01)
-    assert await committed() == (0, 7)
+    assert await until(committed, holds=lambda offset: offset[0] == 0) == (0, 7)
     assert (await places(wire))["__consumer_offsets", 0, False] == target
