@@ -31,7 +31,7 @@ help: ## this list
 
 install: $(READY) ## a virtual environment with Odradek, its extras and its tools
 
-$(READY): pyproject.toml setup.py requirements/dev.txt requirements/pipeline.txt requirements/kerberos.txt requirements/ksql.txt $(wildcard src/odradek/records/_fast*.p*)
+$(READY): pyproject.toml setup.py requirements/dev.txt requirements/pipeline.txt requirements/kerberos.txt requirements/ksql.txt $(wildcard src/odradek/records/_fast*.p*) $(wildcard src/odradek/runtime/_sync_threads.p*)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Odradek needs Python 3.11 or newer; '$(PYTHON)' is `$(PYTHON) --version`. Try: make PYTHON=python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)

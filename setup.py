@@ -1,4 +1,4 @@
-"""Builds the compiled record engine, where that is possible; everything else is in pyproject.toml.
+"""Builds what is compiled, the record engine and the threads that sync files; everything else is in pyproject.toml.
 
 The extension is optional: without Cython or a C compiler the package installs all the same and uses its plain
 twin. `ODRADEK_NO_EXTENSION=1` leaves it out on purpose.
@@ -10,7 +10,10 @@ import sys
 from setuptools import Extension, setup
 
 PARTS = ("", "_headers", "_placing", "_memory", "_columns", "_cleaning")
-MODULES = tuple(f"odradek.records._fast{part}" for part in PARTS)
+RECORD_MODULES = tuple(f"odradek.records._fast{part}" for part in PARTS)
+LINUX_MODULES = ("odradek.runtime._sync_threads",)
+"""Built on Linux alone: they use its system calls."""
+MODULES = RECORD_MODULES + (LINUX_MODULES if sys.platform == "linux" else ())
 
 
 def extensions() -> list[Extension]:

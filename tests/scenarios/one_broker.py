@@ -230,3 +230,5 @@ class Scene:
             await self.broker.stop()
             self.broker = None
             self.runtime.offload.close()  # type: ignore[attr-defined]
+            if self.runtime.file_syncs is not None:
+                self.runtime.file_syncs.close()

@@ -170,6 +170,42 @@ async def test_a_failed_fsync_takes_the_directory_offline_for_good(
     assert offline == {"a": [1], "b": []}
 
 
+async def test_a_failed_sync_without_a_thread_of_python_takes_the_directory_offline_for_good(
+    scene: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = await scene.start()
+    if scene.runtime.file_syncs is None:
+        pytest.skip("absent: the threads that sync files are built on Linux with a C compiler")
+    wire = await scene.connect()
+    await wire.create("t")
+    for _ in range(2):  # the first flush has the names of a new log to sync
+        assert (await wire.produce("t", [b"durable"])).error_code == 0
+    reading, writing = os.pipe()
+    refused: list[str] = []
+
+    class Refused:
+        """A descriptor that fdatasync(2) refuses."""
+
+        number = writing
+
+        def __init__(self, path: str) -> None:
+            self.path = path
+
+    def descriptor(file: PosixFile) -> Refused:
+        refused.append(file.path)
+        return Refused(file.path)
+
+    monkeypatch.setattr(PosixFile, "descriptor", descriptor)
+    assert (await wire.produce("t", [b"x"])).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    monkeypatch.undo()
+    assert len(refused) == 1
+    assert refused[0].endswith("t-0/00000000000000000000.log")
+    assert (await wire.produce("t", [b"x"])).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.fatal.is_set()
+    os.close(reading)
+    os.close(writing)
+
+
 async def test_the_broker_gives_up_when_its_only_directory_fails(
     scene: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

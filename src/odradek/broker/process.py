@@ -88,6 +88,8 @@ async def _serve(config: BrokerConfig, lifeline: int | None) -> int:
     try:
         return await _run(broker, runtime, stopped, failed)
     finally:
+        if runtime.file_syncs is not None:
+            runtime.file_syncs.close()
         if metrics is not None:
             metrics.close()
         if export is not None:

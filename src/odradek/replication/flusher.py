@@ -3,7 +3,8 @@
 A partition is queued when it has records that are not durable. A group of flushes takes every queued partition that is not
 being flushed, runs on a thread, and lets the partitions move their high watermarks; a few groups run at a time. A flush that
 fails is never retried: after a failed fsync the kernel may have dropped the pages and a second call would wrongly succeed.
-Callbacks, and no task: an acknowledgement waits for each round of the loop (decision 0095).
+Callbacks, and no task: an acknowledgement waits for each round of the loop (decision 0095). Flushes that only sync log files
+need no thread of Python, where the runtime has `FileSyncs` (decision 0100).
 """
 
 from __future__ import annotations
@@ -16,17 +17,20 @@ from typing import Final
 
 from odradek.model.ids import TopicPartition
 from odradek.replication.partition import Partition
-from odradek.runtime.ports import Offload
+from odradek.runtime.ports import FileSyncs, Offload
 from odradek.storage.log.log import FlushJob
+from odradek.storage.log.plain_flush import FlushOutcomes, begin_flushes
 
 _GROUPS_MAX: Final = 4
 """The most groups of flushes at a time."""
 _GROUP_FLUSHES_MAX: Final = 16
 """The most flushes of a group."""
 
+_GATHER_ROUNDS_MAX: Final = 8
+"""The most rounds of the loop for which a flush by `FileSyncs` waits for more appends to share it."""
+
 OnFailure = Callable[[Partition, OSError], None]
 OnSynced = Callable[[Partition, float], None]
-Outcomes = list[tuple[OSError | None, float]]
 
 
 class Flusher:
@@ -37,17 +41,22 @@ class Flusher:
         offload: Offload,
         on_failure: OnFailure,
         *,
+        syncs: FileSyncs | None = None,
         now: Callable[[], float] = float,
         on_synced: OnSynced | None = None,
     ) -> None:
-        """`on_synced` is called with the time that each flush took, by the clock of `now`."""
+        """`syncs` carries out the flushes that need no thread of Python. `on_synced` is called with the time that each flush
+        took, by the clock of `now`."""
         self._offload = offload
+        self._syncs = syncs
         self.on_failure = on_failure
         self._now = now
         self._on_synced = on_synced
         self._queued: dict[Partition, None] = {}
         self._under_way: dict[Partition, float] = {}
         """Flushes by when they began."""
+        self._is_growing = False
+        """Something was appended since the loop's last round."""
         self._group_count = 0
         """Groups of flushes that are about to begin or under way."""
         self._idle: list[asyncio.Future[None]] = []
@@ -55,6 +64,7 @@ class Flusher:
 
     def request(self, partition: Partition) -> None:
         """Flushes the partition soon; cheap, and idempotent until the flush starts."""
+        self._is_growing = True
         if partition in self._queued or partition.retired is not None:
             return
         self._queued[partition] = None
@@ -69,7 +79,16 @@ class Flusher:
     def _begin_soon(self) -> None:
         # It begins in the loop's next round: everything appended in this one shares its flush.
         self._group_count += 1
-        asyncio.get_running_loop().call_soon(self._begin)
+        asyncio.get_running_loop().call_soon(self._gather if self._syncs is not None else self._begin)
+
+    def _gather(self, rounds: int = _GATHER_ROUNDS_MAX) -> None:
+        """Begins when a round of the loop brought no append, or after a few: a thread of Python waits for the same, as it gets
+        the interpreter's lock when the loop waits for its sockets."""
+        if self._is_growing and rounds > 0:
+            self._is_growing = False
+            asyncio.get_running_loop().call_soon(self._gather, rounds - 1)
+        else:
+            self._begin()
 
     async def drain(self) -> None:
         """Waits until nothing is queued or under way."""
@@ -84,8 +103,7 @@ class Flusher:
         try:
             jobs = self._next_jobs()
             if jobs:
-                done = partial(self._ended, jobs)
-                self._offload.submit(done, _run, [job for _, job in jobs], self._now)
+                self._start(jobs)
                 return
         except Exception as reason:  # noqa: BLE001 - whatever it is, the partitions that wait must be flushed
             self._abandon(jobs, reason)
@@ -101,32 +119,45 @@ class Flusher:
             if not waiter.done():
                 waiter.set_result(None)
 
+    def _start(self, jobs: list[tuple[Partition, FlushJob]]) -> None:
+        flushes = [job for _, job in jobs]
+        if self._syncs is not None and begin_flushes(flushes, self._syncs, partial(self._ended, jobs)):
+            return
+        self._offload.submit(partial(self._ended, jobs), _run, flushes, self._now)
+
     def _ended(
-        self, jobs: list[tuple[Partition, FlushJob]], outcomes: Outcomes | None, error: BaseException | None
+        self,
+        jobs: list[tuple[Partition, FlushJob]],
+        outcomes: FlushOutcomes | None,
+        error: BaseException | None = None,
     ) -> None:
         if outcomes is None:
             reason = error or RuntimeError("the flush has neither a result nor an error")
             self._abandon(jobs, reason)
             if not isinstance(reason, asyncio.CancelledError):
                 _report(reason)
-        else:
-            for partition, _ in jobs:
-                self._under_way.pop(partition, None)
-            for (partition, job), (failure, seconds) in zip(jobs, outcomes, strict=True):
-                try:
-                    if self._on_synced is not None:
-                        self._on_synced(partition, seconds)
-                    self._done(partition, job, failure)
-                except Exception as raised:  # noqa: BLE001 - one partition's trouble must not keep the others waiting
-                    _report(raised)
-        self._begin()
-
-    def _done(self, partition: Partition, job: FlushJob, error: OSError | None) -> None:
-        if error is not None:
-            self.on_failure(partition, error)
-        elif partition.retired is None:
-            partition.log.flushed(job)
-            partition.flushed()
+            self._begin()
+            return
+        answered: list[Partition] = []
+        for partition, _ in jobs:
+            self._under_way.pop(partition, None)
+        for (partition, job), (failure, seconds) in zip(jobs, outcomes, strict=True):
+            try:
+                if self._on_synced is not None:
+                    self._on_synced(partition, seconds)
+                if failure is not None:
+                    self.on_failure(partition, failure)
+                elif partition.retired is None:
+                    partition.log.flushed(job)
+                    answered.append(partition)
+            except Exception as raised:  # noqa: BLE001 - one partition's trouble must not keep the others waiting
+                _report(raised)
+        self._begin()  # before the answers are written, which takes as long as a sync: the disk works meanwhile
+        for partition in answered:
+            try:
+                partition.flushed()
+            except Exception as raised:  # noqa: BLE001 - as above
+                _report(raised)
 
     def _abandon(self, jobs: list[tuple[Partition, FlushJob]], error: BaseException) -> None:
         """Fails these flushes, whose effect is unknown: nothing that they covered may ever be acknowledged."""
@@ -153,9 +184,9 @@ def _report(error: BaseException) -> None:
     asyncio.get_running_loop().call_exception_handler({"message": "the flusher failed", "exception": error})
 
 
-def _run(jobs: list[FlushJob], now: Callable[[], float]) -> Outcomes:
+def _run(jobs: list[FlushJob], now: Callable[[], float]) -> FlushOutcomes:
     """Runs on a worker thread; returns for each job its error, if any, and how many seconds it took."""
-    outcomes: Outcomes = []
+    outcomes: FlushOutcomes = []
     for job in jobs:
         began, failure = now(), None
         try:

@@ -37,12 +37,13 @@ def _sync_descriptor(number: int) -> None:
 
 
 class _Descriptor:
-    """Owns a descriptor number, and closes it when the last reference goes."""
+    """Owns a descriptor number, and closes it when the last reference goes: implements `OpenDescriptor`."""
 
-    __slots__ = ("number",)
+    __slots__ = ("number", "path")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, path: str) -> None:
         self.number: Final = number
+        self.path: Final = path
 
     def __del__(self) -> None:
         with suppress(OSError):  # a late write error: `sync` is where durability is promised
@@ -55,7 +56,7 @@ class PosixFile:
     __slots__ = ("_access", "_descriptor", "_mappable", "path")
 
     def __init__(self, number: int, path: str, access: int = os.O_RDWR) -> None:
-        self._descriptor: _Descriptor | None = _Descriptor(number)
+        self._descriptor: _Descriptor | None = _Descriptor(number, path)
         self.path = path
         self._access: int | None = access
         """How it is opened again after a rest; None once it is closed."""
@@ -66,7 +67,8 @@ class PosixFile:
         if descriptor is None:
             if self._access is None:
                 raise OSError(errno.EBADF, "the file is closed", self.path)
-            descriptor = self._descriptor = _Descriptor(os.open(self.path, self._access | os.O_CLOEXEC))
+            number = os.open(self.path, self._access | os.O_CLOEXEC)
+            descriptor = self._descriptor = _Descriptor(number, self.path)
         return descriptor
 
     def rest(self) -> bool:
@@ -168,6 +170,9 @@ class PosixFile:
             error.filename = self.path
             del descriptor  # who keeps the error keeps this frame, and must not keep the file open
             raise
+
+    def descriptor(self) -> _Descriptor | None:
+        return self._descriptor
 
     def length(self) -> int:
         descriptor = self._held()

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final, NamedTuple
 
-from odradek.runtime.ports import Buffer, DirectoryLock, Disk, DiskFile
+from odradek.runtime.ports import Buffer, DirectoryLock, Disk, DiskFile, OpenDescriptor
 
 LARGE_READ_BYTES: Final = 2 * 1024 * 1024
 """The size above which one read belongs on a thread: the copy alone takes half a millisecond, and the disk may be slow."""
@@ -143,6 +143,9 @@ class GuardedFile:
     def sync(self) -> None:
         check_off_loop("a sync", self._path)
         self._file.sync()
+
+    def descriptor(self) -> OpenDescriptor | None:
+        return self._file.descriptor()
 
     def length(self) -> int:
         return self._file.length()

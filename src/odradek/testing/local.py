@@ -181,3 +181,5 @@ class _Running:
             await broker.stop()
             if isinstance(runtime.offload, ThreadOffload):
                 runtime.offload.close()
+            if runtime.file_syncs is not None:
+                runtime.file_syncs.close()

@@ -78,9 +78,7 @@ class ReplicaManager:
         self._runtime = runtime
         self.directories = directories
         self._on_all_failed = on_all_failed
-        self.flusher = Flusher(
-            runtime.offload, self._flush_failed, now=runtime.clock.monotonic, on_synced=self._flush_ended
-        )
+        self.flusher = self._new_flusher(runtime)
         self._registry = ReplicaRegistry(me)
         self._partitions = self._registry.partitions
         self._roles = ReplicaRoles(me, runtime.clock)
@@ -125,6 +123,15 @@ class ReplicaManager:
         directories.on_failure(self._directory_failed)
         directories.on_damaged(self._met_damage)
         directories.disks.on_changed = self._disk_changed
+
+    def _new_flusher(self, runtime: Runtime) -> Flusher:
+        return Flusher(
+            runtime.offload,
+            self._flush_failed,
+            syncs=runtime.file_syncs,
+            now=runtime.clock.monotonic,
+            on_synced=self._flush_ended,
+        )
 
     def announce(self, *, on_led: Callable[[Partition], None], on_lost: Callable[[Partition], None]) -> None:
         """Sets the callbacks for when this broker begins to lead a partition, and can append to it, and when it stops leading:

@@ -59,6 +59,10 @@ class SegmentWriter:
             self.sync_transactions()
             self.durable = True
 
+    def content_synced(self, write_count: int) -> None:
+        """Notes, on the loop, that `FileSyncs` made the log file durable as it was after that many writes."""
+        self._synced_write_count = max(self._synced_write_count, write_count)
+
     def sync_transactions(self) -> None:
         """Syncs the transaction index. Unlike the others it cannot be checked against the log: it must be right after a
         clean close."""

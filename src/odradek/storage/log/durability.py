@@ -47,6 +47,16 @@ class FlushJob:
     deferred: list[str] = field(default_factory=list)
     """Paths that must wait for a later job: no space for a small file, which recovery can do without, or no descriptor."""
 
+    @property
+    def only_writer(self) -> SegmentWriter | None:
+        """The writer of the active segment, if the content of its log file is all that the job makes durable, else None."""
+        if self.truncation is not None or self.directories or self.files or len(self.writers) != 1:
+            return None
+        writer = self.writers[0]
+        if writer.sealed or self.truncation_count < self.life.truncation_count:
+            return None
+        return writer
+
     def run(self) -> None:
         self.life.run(self.sync_all)
 

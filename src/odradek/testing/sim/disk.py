@@ -369,6 +369,9 @@ class SimFile:
             self._inode.fail_sync(self._disk.chance())
         self._disk.settle(outcome, self._path, self._inode.sync)
 
+    def descriptor(self) -> None:
+        """Returns None: what is simulated has no descriptor, and each sync is an I/O point of a worker."""
+
     def length(self) -> int:
         self._disk.check_alive()
         self._check_open()

@@ -1,0 +1,129 @@
+"""The flusher with `FileSyncs`: acknowledgements, several partitions in one group, and what still needs a thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from odradek.config.topic import LogConfig
+from odradek.model.ids import LeaderEpoch, TopicPartition
+from odradek.records import BatchBuilder, split_batches
+from odradek.replication.flusher import Flusher
+from odradek.replication.partition import Partition
+from odradek.runtime.ports import Runtime
+from odradek.runtime.real import ThreadOffload, real_runtime
+from odradek.runtime.real_syncs import thread_syncs
+from odradek.storage.log.log import Log
+
+pytestmark = pytest.mark.skipif(
+    thread_syncs(1) is None, reason="absent: the threads that sync files are built on Linux with a C compiler"
+)
+
+
+@pytest.fixture
+def runtime() -> Iterator[Runtime]:
+    runtime = real_runtime(threads=2)
+    yield runtime
+    assert isinstance(runtime.offload, ThreadOffload)
+    assert runtime.file_syncs is not None
+    runtime.offload.close()
+    runtime.file_syncs.close()
+
+
+class Bench:
+    """Partitions on a real disk and their flusher."""
+
+    def __init__(self, runtime: Runtime, directory: Path, count: int) -> None:
+        self.failures: list[OSError] = []
+        self.synced: list[Partition] = []
+        self.flusher = Flusher(
+            runtime.offload,
+            lambda _, error: self.failures.append(error),
+            syncs=runtime.file_syncs,
+            now=runtime.clock.monotonic,
+            on_synced=lambda partition, seconds: self.synced.append(partition),
+        )
+        self.partitions = [self._partition(runtime, directory, number) for number in range(count)]
+
+    def _partition(self, runtime: Runtime, directory: Path, number: int) -> Partition:
+        name = TopicPartition("t", number)
+        log = Log.open(
+            runtime,
+            str(directory / f"t-{number}"),
+            LogConfig(),
+            topic_partition=name,
+            clean=True,
+            recovery_point=0,
+        )
+        return Partition(name, UUID(int=1), log, LeaderEpoch(0), self.flusher)
+
+    async def acknowledged(self, partition: Partition) -> None:
+        builder = BatchBuilder()
+        builder.append(1_700_000_000_000, b"k", b"v")
+        leader = partition.leader()
+        appended = leader.append(split_batches(builder.build()), now_ms=1_700_000_000_000)
+        future = leader.acknowledgement(appended.last_offset)
+        assert future is not None
+        await asyncio.wait_for(future, 30)
+        assert partition.high_watermark > appended.last_offset
+
+
+async def test_records_of_many_partitions_are_acknowledged_each_when_it_is_durable(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    bench = Bench(runtime, tmp_path, 40)
+    for _ in range(5):
+        await asyncio.gather(*(bench.acknowledged(partition) for partition in bench.partitions))
+    await bench.flusher.drain()
+    assert bench.failures == []
+    assert {partition.log.flushed_offset for partition in bench.partitions} == {5}
+    assert len(bench.synced) == 200
+    assert not bench.flusher.under_way
+
+
+async def test_appends_that_never_stop_do_not_put_a_flush_off_for_ever(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    bench = Bench(runtime, tmp_path, 2)
+    busy, other = bench.partitions
+    await bench.acknowledged(other)
+    loop, rounds = asyncio.get_running_loop(), 0
+
+    def request() -> None:  # as an append does in each round of the loop
+        nonlocal rounds
+        rounds += 1
+        bench.flusher.request(busy)
+        if not waiting.done():
+            loop.call_soon(request)
+
+    waiting = loop.create_task(bench.acknowledged(other))
+    request()
+    await waiting
+    assert rounds > 1
+
+
+async def test_a_waiter_that_raises_keeps_no_other_partition_of_its_group_waiting(
+    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(runtime, tmp_path, 3)
+    await asyncio.gather(*(bench.acknowledged(partition) for partition in bench.partitions))
+    reported: list[BaseException] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
+    real = Partition.flushed
+
+    def flushed(partition: Partition) -> None:
+        if partition is bench.partitions[0]:
+            raise ZeroDivisionError
+        real(partition)
+
+    monkeypatch.setattr(Partition, "flushed", flushed)
+    waiting = [asyncio.ensure_future(bench.acknowledged(partition)) for partition in bench.partitions]
+    await asyncio.gather(*waiting[1:])
+    assert [type(error) for error in reported] == [ZeroDivisionError]
+    assert not waiting[0].done()
+    waiting[0].cancel()
+    await bench.flusher.drain()
