@@ -35,12 +35,14 @@ class QueryFigures:
     name: str
     packs_records: bool = False
     """Its sources pack many records in a row of Spark's: records are counted by offsets."""
+    packs_output: bool = False
+    """Its sink gets many records in a row of Spark's, which counts rows: what was written is not known here."""
     batch_id: int = -1
     """The last batch's number."""
     batch_count: int = 0
     input_rows_count: int = 0
     output_rows_count: int | None = None
-    """None while the sink does not report it."""
+    """None while the sink does not report it, and where it gets packed rows."""
     input_rows_per_s: float = 0.0
     processed_rows_per_s: float = 0.0
     phases_ms: Mapping[str, int] = field(default_factory=dict)
@@ -68,13 +70,14 @@ def advanced(before: QueryFigures, progress: Mapping[str, Any], now_ms: int) -> 
     """Returns the figures after a batch; `progress`: Spark's StreamingQueryProgress as JSON."""
     written = (progress.get("sink") or {}).get("numOutputRows", -1)
     output_rows_count = before.output_rows_count
-    if written is not None and written >= 0:
+    if written is not None and written >= 0 and not before.packs_output:
         output_rows_count = (output_rows_count or 0) + written
     rows_count = records_read(progress, packs_records=before.packs_records)
     records_per_row = rows_count / (progress["numInputRows"] or 1) if before.packs_records else 1
     return QueryFigures(
         name=before.name,
         packs_records=before.packs_records,
+        packs_output=before.packs_output,
         batch_id=progress["batchId"],
         batch_count=before.batch_count + 1,
         input_rows_count=before.input_rows_count + rows_count,

@@ -47,15 +47,21 @@ class QueryProgressListener(StreamingQueryListener):
         self._ended: deque[str] = deque(maxlen=QUERIES_MAX)
         """The runs that ended last: Spark may report an end twice."""
         self._packing: frozenset[str] = frozenset()
+        self._packing_output: frozenset[str] = frozenset()
         self._failed_count = 0
         self._left_out_count = 0
 
-    def note_packing(self, name: str) -> None:
-        """Notes that the sources of the query that starts under this name pack records."""
-        self._packing |= {name}
+    def note_packing(self, name: str, *, sources: bool, output: bool) -> None:
+        """Notes where the query that starts under this name packs many records in a row."""
+        if sources:
+            self._packing |= {name}
+        if output:
+            self._packing_output |= {name}
 
     def _new(self, name: str) -> QueryFigures:
-        return QueryFigures(name=name, packs_records=name in self._packing)
+        return QueryFigures(
+            name=name, packs_records=name in self._packing, packs_output=name in self._packing_output
+        )
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         with self._lock:
@@ -136,9 +142,10 @@ class SessionMetrics:
     ) -> None:
         self.close()
 
-    def note_packing(self, name: str) -> None:
-        """Notes that the sources of the query that starts under this name pack records."""
-        self._listener.note_packing(name)
+    def note_packing(self, name: str, *, sources: bool, output: bool) -> None:
+        """Notes where the query that starts under this name packs many records in a row of Spark's: at its sources, which are
+        counted by offsets then, and at its output, which is not counted."""
+        self._listener.note_packing(name, sources=sources, output=output)
 
     def close(self) -> None:
         """Stops the metrics of the session. Idempotent."""

@@ -184,15 +184,20 @@ def start(
                 changelogs.leave_others()
             if isinstance(sink, TopicSink):
                 tables.update(_tables_of(program, {sink: frame, **translator.tail_frames}))
-                writer = _topic_writer(program, query, simplified(outgoing(sink, frame)), delivery, options)
+                rows, packed_rows = packed_output(simplified(outgoing(sink, frame)))
+                options_of_sink = {**packed_rows, **options}
+                writer = _topic_writer(program, query, rows, delivery, options_of_sink)
                 writer = writer.options(**(changelogs.sink_options if changelogs else {}))
             else:
                 assert isinstance(sink, Called)
+                packed_rows = {}
                 writer = simplified(frame.rows).writeStream.foreachBatch(_Calls(frame, sink, program))
             query_name = f"{program.name}.{query.name}"
             writer = writer.queryName(query_name).option("checkpointLocation", directory.uri)
             writer = writer.trigger(**({"availableNow": True} if until_now else {"processingTime": interval}))
-            packing.update(_packing(query.name, query_name, terms, page))
+            packing.update([query.name] if terms.packed else [])
+            if page is not None:
+                page.note_packing(query_name, sources=bool(terms.packed), output=bool(packed_rows))
             with in_one_line(query.name):
                 queries[query.name] = writer.outputMode("append").start()
     except BaseException:
@@ -201,17 +206,6 @@ def start(
     finally:
         for_now.restore()
     return Run(queries, queryable, frozenset(named), page, frozenset(packing))
-
-
-def _packing(
-    output: str, query_name: str, terms: _QueryTerms, page: SessionMetrics | None
-) -> tuple[str, ...]:
-    """Returns the output if sources of its query pack records, and notes it for the metrics."""
-    if not terms.packed:
-        return ()
-    if page is not None:
-        page.note_packing(query_name)
-    return (output,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,8 +350,7 @@ def _topic_writer(
     client_options = {
         name: value for name, value in _client_options(program).items() if name not in _OF_READERS
     }
-    rows, packed = packed_output(rows)
-    writer = rows.writeStream.format("odradek").options(**client_options, **packed)
+    writer = rows.writeStream.format("odradek").options(**client_options)
     writer = writer.option("delivery", delivery)
     if program.left_out_log is not None:
         writer = writer.option("leftOutLog", program.left_out_log.text)

@@ -119,6 +119,14 @@ def test_a_query_has_a_bounded_number_of_operators() -> None:
     assert len(advanced(NEW, progress(stateOperators=[state] * 1_000), 1).state) == OPERATORS_MAX
 
 
+def test_what_a_sink_gets_in_packs_is_not_counted_as_rows() -> None:
+    wrote = progress(sink={"description": "odradek", "numOutputRows": 7})
+    assert advanced(NEW, wrote, 1).output_rows_count == 7
+    figures = advanced(advanced(QueryFigures(name="totals", packs_output=True), wrote, 1), wrote, 2)
+    assert figures.output_rows_count is None
+    assert "query_output_rows_total" not in {name for name, _ in samples(figures)}
+
+
 def test_records_that_a_source_packs_are_counted_by_offsets() -> None:
     source = {"startOffset": {"orders": {"0": 100}}, "endOffset": {"orders": {"0": 500, "1": 3}}}
     few_rows = progress(numInputRows=4, sources=[source], inputRowsPerSecond=8.0, processedRowsPerSecond=16.0)
