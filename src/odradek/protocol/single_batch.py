@@ -101,7 +101,12 @@ def _compact(frame: memoryview, position: int, version: int) -> SingleBatch | No
     partitions, index = _COMPACT_PARTITION.unpack_from(frame, stop)
     stored_bytes, begin = read_uvarint(frame, stop + _COMPACT_PARTITION.size)
     end = len(frame) - len(_NO_TAGS)
-    if not stored_bytes or partitions != _ONE or begin + stored_bytes - 1 != end or bytes(frame[end:]) != _NO_TAGS:
+    if (
+        not stored_bytes
+        or partitions != _ONE
+        or begin + stored_bytes - 1 != end
+        or bytes(frame[end:]) != _NO_TAGS
+    ):
         return None
     return SingleBatch(acks, timeout_ms, topic, index, frame[begin:end])
 

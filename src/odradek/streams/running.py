@@ -156,18 +156,14 @@ def start(
 
     ConfigError for outputs that one query cannot write, and for a program that writes nothing, or has no servers.
     """
-    planned = planned_queries(program.ends)
-    if not planned:
-        raise ConfigError(f"{program.name} writes nothing: end a stream with to(...) or foreach(...)")
+    planned = _planned(program)
     queries: dict[str, StreamingQuery] = {}
-    topics, tables = dict[str, int](), dict[str, QueryableTable]()
+    topics, tables, named, packing = dict[str, int](), dict[str, QueryableTable](), set[str](), set[str]()
     queryable = QueryableTables({} if program.servers is None else _client_options(program), tables)
     rules = _letter_rules(program, planned)
     settings = {} if until_now else {JAVA_OPTIONS: LASTING}
     spark = session_with_state(program.name, program.spark, program.partitions, settings)
     page = None if metrics is None else query_metrics.SessionMetrics(spark, metrics).__enter__()
-    named: set[str] = set()
-    packing: set[str] = set()
     has_changelog = changelog and delivery == "exactly_once"
     for_now = _SettingsForNow(spark)
     for_now.set_if_absent(_CHANGELOG_CHECKPOINTS, "true")
@@ -185,8 +181,7 @@ def start(
             if isinstance(sink, TopicSink):
                 tables.update(_tables_of(program, {sink: frame, **translator.tail_frames}))
                 rows, packed_rows = packed_output(simplified(outgoing(sink, frame)))
-                options_of_sink = {**packed_rows, **options}
-                writer = _topic_writer(program, query, rows, delivery, options_of_sink)
+                writer = _topic_writer(program, query, rows, delivery, {**packed_rows, **options})
                 writer = writer.options(**(changelogs.sink_options if changelogs else {}))
             else:
                 assert isinstance(sink, Called)
@@ -195,9 +190,8 @@ def start(
             query_name = f"{program.name}.{query.name}"
             writer = writer.queryName(query_name).option("checkpointLocation", directory.uri)
             writer = writer.trigger(**({"availableNow": True} if until_now else {"processingTime": interval}))
+            _note_packing(page, query_name, terms, packed_rows)
             packing.update([query.name] if terms.packed else [])
-            if page is not None:
-                page.note_packing(query_name, sources=bool(terms.packed), output=bool(packed_rows))
             with in_one_line(query.name):
                 queries[query.name] = writer.outputMode("append").start()
     except BaseException:
@@ -206,6 +200,21 @@ def start(
     finally:
         for_now.restore()
     return Run(queries, queryable, frozenset(named), page, frozenset(packing))
+
+
+def _planned(program: Program) -> list[PlannedQuery]:
+    """Returns the queries of a program. ConfigError for one that writes nothing."""
+    planned = planned_queries(program.ends)
+    if not planned:
+        raise ConfigError(f"{program.name} writes nothing: end a stream with to(...) or foreach(...)")
+    return planned
+
+
+def _note_packing(
+    page: SessionMetrics | None, query_name: str, terms: _QueryTerms, packed_rows: Mapping[str, str]
+) -> None:
+    if page is not None:
+        page.note_packing(query_name, sources=bool(terms.packed), output=bool(packed_rows))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,9 @@ from tests.scenarios.console.test_pages import seen
 from tests.scenarios.console.test_record_pages import offsets_of, write
 
 from odradek.client import Admin, NewTopic, Producer
-from odradek.console.model.masking import MASK, read_masks
-from odradek.console.model.records import CALL_S
 from odradek.console.pages.records import TAIL_ROWS_MAX
+from odradek.console.records.masking import MASK, read_masks
+from odradek.console.records.reading import CALL_S
 from odradek.console.sql.access import SqlTerms
 from odradek.console.web.console import ANONYMOUS, ConsoleOptions
 from odradek.dead_letters import headers

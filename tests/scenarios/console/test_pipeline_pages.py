@@ -14,7 +14,7 @@ from tests.scenarios.console.test_pages import seen
 
 from odradek.client import Admin, NewTopic, Producer
 from odradek.console.model import pipeline_reading
-from odradek.console.model.masking import MaskRule, RecordMasks
+from odradek.console.records.masking import MaskRule, RecordMasks
 from odradek.console.web.console import ANONYMOUS, ConsoleOptions
 from odradek.pipelines.document import PIPELINES_TOPIC, Desired, PipelineDocument, PipelineVersion
 from odradek.pipelines.outline import (

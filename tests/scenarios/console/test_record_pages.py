@@ -14,8 +14,8 @@ from tests.scenarios.console.conftest import ADDRESS, HOSTS, Browser, browser_of
 from tests.scenarios.console.test_pages import seen
 
 from odradek.client import Admin, NewTopic, Producer
-from odradek.console.model import records
 from odradek.console.pages.records import TAIL_ROWS_MAX
+from odradek.console.records import reading as records
 from odradek.console.web.console import ANONYMOUS, ConsoleOptions
 from odradek.model.errors import KafkaError
 from odradek.testing import LocalBroker

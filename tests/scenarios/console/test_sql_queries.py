@@ -17,7 +17,7 @@ from tests.scenarios.console.conftest import HOSTS, Browser, browser_of
 from tests.scenarios.console.test_pages import seen
 
 from odradek.client import Admin, NewTopic, Producer
-from odradek.console.model.masking import MaskRule, RecordMasks
+from odradek.console.records.masking import MaskRule, RecordMasks
 from odradek.console.sql import access
 from odradek.console.sql.access import SqlTerms
 from odradek.console.web.console import ConsoleOptions

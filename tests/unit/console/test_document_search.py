@@ -16,10 +16,10 @@ from tests.schema_registry import RegistryOfIds, registry_of_ids
 from tests.unit.console.test_record_decoding import ORDER, PROTO, ShiftedClock, framed, written
 
 from odradek.client.consumer.consumer_record import ConsumerRecord
-from odradek.console.model.masking import MaskRule, RecordMasks
-from odradek.console.model.record_decoding import DECODED_BYTES_MAX, PAGE_S, READ_MAX, RecordDecoder
-from odradek.console.model.record_filter import NO_JSON, RecordFilter, parse_condition
-from odradek.console.model.records import RecordSight
+from odradek.console.records.decoding import DECODED_BYTES_MAX, PAGE_S, READ_MAX, RecordDecoder
+from odradek.console.records.filtering import NO_JSON, RecordFilter, parse_condition
+from odradek.console.records.masking import MaskRule, RecordMasks
+from odradek.console.records.reading import RecordSight
 from odradek.values.formats.protobuf_documents import message_document, proto_documents
 from odradek.values.formats.protobuf_schemas import message_class, proto_file
 from odradek.values.schema_registry import RegisteredSchema

@@ -17,8 +17,8 @@ from odradek.console.model.group_reading import (
     GroupReader,
 )
 from odradek.console.model.lag_history import LagHistory
-from odradek.console.model.records import ClusterReader
 from odradek.console.model.snapshot import ModelSnapshot
+from odradek.console.records.reading import ClusterReader
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock

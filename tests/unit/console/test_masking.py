@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from odradek.client.consumer.consumer_record import ConsumerRecord
-from odradek.console.model.masking import MASK, RULES_MAX, RecordMasks, read_masks
-from odradek.console.model.record_filter import JSON_BYTES_MAX, RecordFilter, parse_condition
+from odradek.console.records.filtering import JSON_BYTES_MAX, RecordFilter, parse_condition
+from odradek.console.records.masking import MASK, RULES_MAX, RecordMasks, read_masks
 from odradek.console.sql.editor_text import EditorRefusal
 from odradek.console.sql.masked_sources import check_unmasked
 from odradek.dead_letters import headers as letter_headers

@@ -12,7 +12,7 @@ import fastavro
 import pytest
 from tests.schema_registry import RegistryOfIds, registry_of_ids
 
-from odradek.console.model.record_decoding import (
+from odradek.console.records.decoding import (
     DECODED_BYTES_MAX,
     READ_MAX,
     UNKNOWN_S,

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import pytest
 
-from odradek.console.model.record_filter import RecordFilter, parse_condition
-from odradek.console.model.record_view import VIEW_BYTES_MAX, content_view, frequent_keys, short_text
 from odradek.console.pages.record_forms import cursor_text, parse_cursor, time_text
+from odradek.console.records.filtering import RecordFilter, parse_condition
+from odradek.console.records.view import VIEW_BYTES_MAX, content_view, frequent_keys, short_text
 from odradek.model.errors import ConfigError
 
 

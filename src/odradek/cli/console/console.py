@@ -26,8 +26,8 @@ from odradek.model.lazy import lazy
 if TYPE_CHECKING:
     from odradek.cli.console import demo as console_demo
     from odradek.console import serving
-    from odradek.console.model import masking
     from odradek.console.oidc.provider import OidcOptions
+    from odradek.console.records import masking
     from odradek.console.sql import access
     from odradek.console.web import console as console_state
     from odradek.sql import rest_client
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 else:
     console_demo = lazy("odradek.cli.console.demo")
     serving = lazy("odradek.console.serving")
-    masking = lazy("odradek.console.model.masking")
+    masking = lazy("odradek.console.records.masking")
     console_state = lazy("odradek.console.web.console")
     access = lazy("odradek.console.sql.access")
     rest_client = lazy("odradek.sql.rest_client")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from odradek.client.consumer.consumer_record import ConsumerRecord
-from odradek.console.model.records import ClusterReader, ScanStart
+from odradek.console.records.reading import ClusterReader, ScanStart
 from odradek.security.audit import AUDIT_TOPIC
 from odradek.security.audit_search import AuditDocument, audit_document, fits
 

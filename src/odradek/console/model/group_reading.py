@@ -16,8 +16,8 @@ from odradek.client.network.errors import PartialFailureError, explain
 from odradek.console.model.group_ages import GroupAges, LatePositions
 from odradek.console.model.group_lag import GroupDetail, MemberLag, OpenTransactionFact, PartitionLag
 from odradek.console.model.lag_history import LagHistory
-from odradek.console.model.records import ClusterReader
 from odradek.console.model.snapshot import UNKNOWN, GroupFigures, ModelSnapshot
+from odradek.console.records.reading import ClusterReader
 from odradek.model.errors import KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock

@@ -7,8 +7,8 @@ from collections import OrderedDict
 from typing import Final
 
 from odradek.console.model.background import BackgroundLoop
-from odradek.console.model.records import RecordSight
 from odradek.console.model.refreshing import ClusterModel
+from odradek.console.records.reading import RecordSight
 from odradek.model.aliases import ClientSettings
 from odradek.runtime.ports import Clock
 

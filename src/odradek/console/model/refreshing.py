@@ -25,7 +25,6 @@ from odradek.console.model.group_reading import GroupReader, readable
 from odradek.console.model.lag_history import LagHistory
 from odradek.console.model.moving import read_progress
 from odradek.console.model.pipeline_reading import PipelineReader
-from odradek.console.model.records import ClusterReader, RecordSight
 from odradek.console.model.rights import ClusterRights
 from odradek.console.model.snapshot import (
     UNKNOWN,
@@ -41,6 +40,7 @@ from odradek.console.model.snapshot import (
 from odradek.console.model.time_line import ClusterTimeLine
 from odradek.console.model.transaction_reading import read_long_transactions
 from odradek.console.model.troubles import Trouble, troubles_of
+from odradek.console.records.reading import ClusterReader, RecordSight
 from odradek.model.aliases import ClientSettings
 from odradek.model.errors import OdradekError
 from odradek.runtime.ports import Clock

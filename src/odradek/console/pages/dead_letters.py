@@ -10,9 +10,9 @@ from typing import Final, NamedTuple, TypeVar
 from starlette.responses import Response
 
 from odradek.client.network.errors import explain
-from odradek.console.model.record_view import content_view, short_text
 from odradek.console.pages.record_forms import offset_of, partition_of, time_text
 from odradek.console.pages.topic import known_topic
+from odradek.console.records.view import content_view, short_text
 from odradek.console.web.application import ConsolePage
 from odradek.console.web.visit import Visit
 from odradek.dead_letters.grouping import (

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from odradek.console.model.record_filter import RecordFilter, parse_condition
-from odradek.console.model.records import ScanStart
 from odradek.console.model.snapshot import TopicFigures
 from odradek.console.pages.group_changes import moment_of
+from odradek.console.records.filtering import RecordFilter, parse_condition
+from odradek.console.records.reading import ScanStart
 from odradek.console.web.visit import Visit
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.java_numbers import is_digits

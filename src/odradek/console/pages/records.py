@@ -11,9 +11,6 @@ from starlette.responses import Response
 
 from odradek.client.consumer.consumer_record import ConsumerRecord
 from odradek.client.network.errors import explain
-from odradek.console.model.record_decoding import DecodedPage
-from odradek.console.model.record_view import content_view, frequent_keys, short_text
-from odradek.console.model.records import RecordTail, ScanStep
 from odradek.console.pages.record_forms import (
     STARTS,
     RecordQuery,
@@ -24,6 +21,9 @@ from odradek.console.pages.record_forms import (
     time_text,
 )
 from odradek.console.pages.topic import known_topic
+from odradek.console.records.decoding import DecodedPage
+from odradek.console.records.reading import RecordTail, ScanStep
+from odradek.console.records.view import content_view, frequent_keys, short_text
 from odradek.console.web.application import ConsolePage
 from odradek.console.web.console import LIVE_STREAMS_MAX
 from odradek.console.web.gate import TAIL_PATH

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from odradek.console.model.masking import RecordMasks
+from odradek.console.records.masking import RecordMasks
 from odradek.console.sql.editor_text import EditorRun, RunSettings
 from odradek.console.sql.live_queries import SqlResult, SqlResults
 from odradek.console.sql.masked_sources import SOURCES, check_unmasked

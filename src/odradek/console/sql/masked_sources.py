@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from odradek.console.model.masking import RecordMasks
+from odradek.console.records.masking import RecordMasks
 from odradek.console.sql.editor_text import EditorRefusal, shown_statement
 from odradek.sql.shell.splitting import bare_statement
 

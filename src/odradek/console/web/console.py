@@ -14,16 +14,16 @@ from markupsafe import Markup
 
 from odradek.console.listeners.reading import BrokerListeners, ListenerTerms
 from odradek.console.model.background import BackgroundLoop
-from odradek.console.model.masking import RecordMasks
 from odradek.console.model.models import ClusterModels
 from odradek.console.model.moving import MoveRuns
 from odradek.console.model.pipeline_upgrades import PipelineUpgrades
-from odradek.console.model.record_decoding import RecordDecoder
-from odradek.console.model.records import RecordSight
 from odradek.console.model.refreshing import ClusterModel
 from odradek.console.oidc.flow import LoginFlows
 from odradek.console.oidc.provider import OidcOptions, OidcProvider, OidcTokens
 from odradek.console.oidc.transport import ProviderRefusedError, ProviderUnavailableError
+from odradek.console.records.decoding import RecordDecoder
+from odradek.console.records.masking import RecordMasks
+from odradek.console.records.reading import RecordSight
 from odradek.console.sql.access import SqlServers, SqlTerms
 from odradek.console.web.sessions import Attempts, ConsoleSession, ConsoleSessions
 from odradek.model.aliases import ClientSettings

@@ -16,9 +16,9 @@ from typing import Final, Protocol, TypeVar
 from odradek.client.aio import AsyncConsumer, AsyncProducer
 from odradek.client.consumer.consumer_record import ConsumerRecord
 from odradek.client.consumer.unread_ages import unread_ages_ms
-from odradek.console.model.masking import RecordMasks
-from odradek.console.model.record_decoding import DocumentReader, RecordDecoder
-from odradek.console.model.record_filter import NO_JSON, RecordFilter
+from odradek.console.records.decoding import DocumentReader, RecordDecoder
+from odradek.console.records.filtering import NO_JSON, RecordFilter
+from odradek.console.records.masking import RecordMasks
 from odradek.dead_letters.topic import DeadLetterTopic
 from odradek.model.aliases import ClientSettings
 from odradek.model.errors import ErrorCode, KafkaError

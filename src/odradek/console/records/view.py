@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from odradek.console.model.record_filter import NO_JSON, json_of
+from odradek.console.records.filtering import NO_JSON, json_of
 
 SHORT_CHARACTERS: Final = 240
 VIEW_BYTES_MAX: Final = 64 << 10

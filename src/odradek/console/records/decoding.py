@@ -18,7 +18,7 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from odradek.console.model.record_filter import JSON_BYTES_MAX, NO_JSON, json_of
+from odradek.console.records.filtering import JSON_BYTES_MAX, NO_JSON, json_of
 from odradek.model.errors import OdradekError
 from odradek.runtime.ports import Clock
 from odradek.values.errors import SqlError

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from odradek.client.consumer.consumer_record import ConsumerRecord
-from odradek.console.model.record_filter import NO_JSON, FieldPath, json_of, parse_path
+from odradek.console.records.filtering import NO_JSON, FieldPath, json_of, parse_path
 from odradek.dead_letters.dialects import DIALECTS
 from odradek.model.errors import ConfigError
 

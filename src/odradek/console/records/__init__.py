@@ -1,0 +1,1 @@
+"""Records as the console reads, searches, masks, shows and writes them."""
