@@ -1,6 +1,8 @@
 """A client of a schema registry that speaks Confluent's REST: schemas by id, subjects and their versions.
 
 Schemas of an id never change, so each process asks for an id once. Calls block: an event loop runs them on a thread.
+A registry is trusted with its schemas, but not with this process: the size and the time of an answer, the references of a
+schema and the schemas that are kept have limits.
 
 Source: Confluent's Schema Registry API reference.
 """
@@ -10,8 +12,13 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import socket
 import ssl
+import threading
 import urllib.parse
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
@@ -19,7 +26,17 @@ from typing import Any, Final
 from odradek.model.errors import OdradekError
 
 _MEDIA: Final = "application/vnd.schemaregistry.v1+json"
-_TIMEOUT_S: Final = 10.0
+ANSWER_S: Final = 10.0
+"""The time for one whole answer. A registry that takes longer is not asked again for the same."""
+RESPONSE_BYTES_MAX: Final = 4 << 20
+"""The longest answer that is read. A registry keeps a schema in one record of Kafka, which has at most 1 MiB by default."""
+REFERENCES_MAX: Final = 1_000
+"""The references of one schema, with those of the schemas that it refers to."""
+KNOWN_MAX: Final = 10_000
+"""The schemas that are kept; the one whose last use is longest ago is forgotten first."""
+KNOWN_CHARACTERS_MAX: Final = 128 << 20
+"""The characters of the texts of the schemas that are kept."""
+_MESSAGE_MAX: Final = 500
 _TRIES: Final = 3
 _DEPTH_MAX: Final = 16
 _NOT_FOUND: Final = 404
@@ -74,13 +91,72 @@ class RegisteredSchema:
     text: str
     references: tuple[tuple[str, RegisteredSchema], ...] = ()
 
+    def all_references(self) -> list[RegisteredSchema]:
+        """Returns all schemas that this one needs, once each and after those that it needs itself."""
+        needed: dict[int, RegisteredSchema] = {}
+        seen: set[int] = set()
+        self._collect(needed, seen)
+        return list(needed.values())
+
+    def _collect(self, needed: dict[int, RegisteredSchema], seen: set[int]) -> None:
+        for _, part in self.references:
+            if part.id not in seen:
+                seen.add(part.id)
+                part._collect(needed, seen)
+                needed[part.id] = part
+
+
+class KnownSchemas:
+    """The schemas that were read, within limits of their number and of their text. Any thread may use it."""
+
+    def __init__(self, known_max: int = KNOWN_MAX, characters_max: int = KNOWN_CHARACTERS_MAX) -> None:
+        self._known_max = known_max
+        self._characters_max = characters_max
+        self._schemas: OrderedDict[int, RegisteredSchema] = OrderedDict()
+        self._characters = 0
+        self._lock = threading.Lock()
+
+    def __contains__(self, schema_id: int) -> bool:
+        return schema_id in self._schemas
+
+    def of(self, schema_id: int) -> RegisteredSchema | None:
+        """Returns a schema; None if it was not read, or is forgotten."""
+        with self._lock:
+            schema = self._schemas.get(schema_id)
+            if schema is not None:
+                self._schemas.move_to_end(schema_id)
+            return schema
+
+    def keep(self, schema: RegisteredSchema) -> None:
+        """Keeps a schema, and forgets those for which the limits leave no room."""
+        with self._lock:
+            self._forget(schema.id)
+            self._schemas[schema.id] = schema
+            self._characters += _characters(schema)
+            while len(self._schemas) > 1 and (
+                len(self._schemas) > self._known_max or self._characters > self._characters_max
+            ):
+                self._forget(next(iter(self._schemas)))
+
+    def _forget(self, schema_id: int) -> None:
+        schema = self._schemas.pop(schema_id, None)
+        if schema is not None:
+            self._characters -= _characters(schema)
+
+
+def _characters(schema: RegisteredSchema) -> int:
+    return len(schema.text) + sum(len(part.text) for part in schema.all_references())
+
 
 class SchemaRegistry:
     """A client of a schema registry. Get one from `registry_of`, which keeps what the process has already read."""
 
-    def __init__(self, terms: SchemaRegistryTerms) -> None:
+    def __init__(
+        self, terms: SchemaRegistryTerms, known: KnownSchemas | None = None, answer_s: float = ANSWER_S
+    ) -> None:
         self._terms = terms
-        self._known: dict[int, RegisteredSchema] = {}
+        self._known = known or KnownSchemas()
+        self._answer_s = answer_s
 
     def knows(self, schema_id: int) -> bool:
         """Returns whether `by_id` answers without a request."""
@@ -88,7 +164,7 @@ class SchemaRegistry:
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
         """UnknownSchemaId, SchemaRegistryError."""
-        known = self._known.get(schema_id)
+        known = self._known.of(schema_id)
         if known is None:
             try:
                 content = self._request("GET", f"/schemas/ids/{schema_id}")
@@ -96,7 +172,8 @@ class SchemaRegistry:
                 if error.status == _NOT_FOUND:
                     raise UnknownSchemaId(f"the schema registry has no schema {schema_id}") from None
                 raise
-            known = self._known[schema_id] = self._schema(schema_id, content, 0)
+            known = _SchemaReading(self._request).schema(content, schema_id)
+            self._known.keep(known)
         return known
 
     def latest(self, subject: str) -> RegisteredSchema | None:
@@ -107,7 +184,8 @@ class SchemaRegistry:
             if error.status == _NOT_FOUND:
                 return None
             raise
-        schema = self._known[content["id"]] = self._schema(content["id"], content, 0)
+        schema = _SchemaReading(self._request).schema(content)
+        self._known.keep(schema)
         return schema
 
     def register(self, subject: str, kind: str, text: str) -> int:
@@ -142,28 +220,14 @@ class SchemaRegistry:
             if error.status != _NOT_FOUND:
                 raise
 
-    def _schema(self, schema_id: int, content: dict[str, Any], depth: int) -> RegisteredSchema:
-        if depth > _DEPTH_MAX:
-            raise SchemaRegistryError(
-                f"schema {schema_id} has references within references, too deep to follow"
-            )
-        references = []
-        for reference in content.get("references") or ():
-            path = f"/subjects/{_quoted(reference['subject'])}/versions/{reference['version']}"
-            meant = self._request("GET", path)
-            references.append((reference["name"], self._schema(meant["id"], meant, depth + 1)))
-        return RegisteredSchema(
-            id=schema_id,
-            type=content.get("schemaType") or "AVRO",
-            text=content["schema"],
-            references=tuple(references),
-        )
-
     def _request(self, method: str, path: str, body: object = None) -> Any:
         problem = ""
         for _ in range(_TRIES):
             try:
                 status, data = self._exchange(method, path, body)
+            except TimeoutError:
+                problem = f"it did not answer within {self._answer_s:g} s"
+                break
             except (OSError, http.client.HTTPException) as error:
                 problem = str(error) or type(error).__name__
                 continue
@@ -178,10 +242,10 @@ class SchemaRegistry:
         if parts.scheme == "https":
             context = ssl.create_default_context()
             connection = http.client.HTTPSConnection(
-                parts.hostname or "", parts.port, timeout=_TIMEOUT_S, context=context
+                parts.hostname or "", parts.port, timeout=self._answer_s, context=context
             )
         else:
-            connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
+            connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=self._answer_s)
         headers = {"Accept": f"{_MEDIA}, application/json"}
         if self._terms.user is not None:
             login = f"{self._terms.user}:{self._terms.password}".encode()
@@ -189,26 +253,103 @@ class SchemaRegistry:
         if body is not None:
             headers["Content-Type"] = _MEDIA
         try:
-            connection.request(
-                method, parts.path + path, None if body is None else json.dumps(body).encode(), headers
-            )
-            response = connection.getresponse()
-            return response.status, response.read()
+            connection.connect()
+            with _TimeOfAll(connection.sock, self._answer_s):
+                connection.request(
+                    method, parts.path + path, None if body is None else json.dumps(body).encode(), headers
+                )
+                response = connection.getresponse()
+                return response.status, response.read(RESPONSE_BYTES_MAX + 1)
         finally:
             connection.close()
 
     def _content(self, status: int, data: bytes, what: str) -> object:
+        if len(data) > RESPONSE_BYTES_MAX:
+            raise SchemaRegistryError(
+                f"the schema registry at {self._terms.url} answers {what} with more than {RESPONSE_BYTES_MAX} bytes"
+            )
         try:
             content = json.loads(data) if data else None
-        except ValueError:
+        except (ValueError, RecursionError):
             content = None
         if status < 300 and content is not None:
             return content
         message = content.get("message") if isinstance(content, dict) else None
         raise SchemaRegistryError(
-            f"the schema registry at {self._terms.url} refuses {what}: {message or f'HTTP status {status}'}",
+            f"the schema registry at {self._terms.url} refuses {what}: "
+            f"{str(message)[:_MESSAGE_MAX] if message else f'HTTP status {status}'}",
             status,
         )
+
+
+class _TimeOfAll:
+    """Ends what is read and written on a socket after a time, also where the peer sends a byte now and then.
+
+    Raises TimeoutError at the end of the block if the time was over.
+    """
+
+    def __init__(self, peer: socket.socket, time_s: float) -> None:
+        self._peer = peer
+        self._is_over = False
+        self._timer = threading.Timer(time_s, self._end)
+        self._timer.daemon = True
+
+    def __enter__(self) -> None:
+        self._timer.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        if self._is_over:
+            raise TimeoutError
+
+    def _end(self) -> None:
+        self._is_over = True
+        with suppress(OSError):  # it is closed
+            socket.socket.shutdown(self._peer, socket.SHUT_RDWR)
+
+
+class _SchemaReading:
+    """Reads one schema with all that it refers to: each once, within limits, whatever the registry answers."""
+
+    def __init__(self, request: Callable[[str, str], Any]) -> None:
+        self._request = request
+        self._by_path: dict[str, RegisteredSchema] = {}
+        self._references = 0
+
+    def schema(self, content: object, schema_id: int | None = None, depth: int = 0) -> RegisteredSchema:
+        """Returns the schema of an answer, which names its id where the request did not. Raises SchemaRegistryError."""
+        if not isinstance(content, dict):
+            raise SchemaRegistryError("the schema registry answers with something else than a schema")
+        number, text = content.get("id") if schema_id is None else schema_id, content.get("schema")
+        kind, references = content.get("schemaType") or "AVRO", content.get("references") or []
+        if not (isinstance(number, int) and isinstance(text, str) and isinstance(kind, str)):
+            raise SchemaRegistryError(
+                "the schema registry answers with a schema that lacks its id or its text"
+            )
+        if depth > _DEPTH_MAX:
+            raise SchemaRegistryError(f"schema {number} has references within references, too deep to follow")
+        self._references += len(references) if isinstance(references, list) else REFERENCES_MAX + 1
+        if self._references > REFERENCES_MAX:
+            raise SchemaRegistryError(f"schema {number} has more than {REFERENCES_MAX} references")
+        return RegisteredSchema(
+            id=number,
+            type=kind,
+            text=text,
+            references=tuple(self._reference(number, reference, depth + 1) for reference in references),
+        )
+
+    def _reference(self, schema_id: int, reference: object, depth: int) -> tuple[str, RegisteredSchema]:
+        fields = reference if isinstance(reference, dict) else {}
+        name, subject, version = fields.get("name"), fields.get("subject"), fields.get("version")
+        if not (isinstance(name, str) and isinstance(subject, str) and isinstance(version, int)):
+            raise SchemaRegistryError(
+                f"schema {schema_id} has a reference without a name, a subject or a version"
+            )
+        path = f"/subjects/{_quoted(subject)}/versions/{version}"
+        known = self._by_path.get(path)
+        if known is None:
+            known = self._by_path[path] = self.schema(self._request("GET", path), depth=depth)
+        return name, known
 
 
 @cache

@@ -206,3 +206,6 @@ async def test_a_group_that_is_not_there_is_one_clear_line(browser: Browser) -> 
         page = await browser.get(page_of(group_id))
         assert page.status_code in (404, 502)
         assert "Traceback" not in page.text
+    endless = await browser.get(page_of("x" * 33_000))
+    assert endless.status_code == 400
+    assert "an id in Kafka has at most 32767" in endless.text

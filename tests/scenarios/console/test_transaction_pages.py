@@ -170,6 +170,12 @@ async def test_long_transactions_are_listed_and_named_on_the_overview(
     assert preview.status_code == 200
     assert (await browser.submit(html.unescape(link), **fields_of(preview.text))).status_code == 303
     await asyncio.to_thread(producer.close, 0.0)
+    for unusable in ("", "x" * 33_000, "\ud800"):
+        page = await browser.get(
+            "/transactions/terminate", params={"id": unusable.encode(errors="surrogatepass")}
+        )
+        assert 400 <= page.status_code < 500, unusable[:9]
+        assert ("has at most 32767" in page.text) == (len(unusable) > 32_767), unusable[:9]
     missing = await browser.get("/transactions/terminate?id=nobody-has-this")
     assert missing.status_code == 404
     assert "&lt;" not in missing.text

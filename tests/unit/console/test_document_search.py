@@ -20,6 +20,7 @@ from odradek.console.records.decoding import DECODED_BYTES_MAX, PAGE_S, READ_MAX
 from odradek.console.records.filtering import NO_JSON, RecordFilter, parse_condition
 from odradek.console.records.masking import MaskRule, RecordMasks
 from odradek.console.records.reading import RecordSight
+from odradek.records import TimestampType
 from odradek.values.formats.protobuf_documents import message_document, proto_documents
 from odradek.values.formats.protobuf_schemas import message_class, proto_file
 from odradek.values.schema_registry import RegisteredSchema
@@ -199,8 +200,8 @@ def test_a_search_sees_no_more_of_a_masked_value_than_its_reader(registry: Regis
     for drink in ("tea", "milk"):
         value = framed(1, written(ORDER, {"item": drink, "raw": 5}))
         record = ConsumerRecord(
-            topic="payments", partition=0, offset=0, timestamp_ms=0, timestamp_type=0, key=None, value=value,
-            headers=(), leader_epoch=0,
+            topic="payments", partition=0, offset=0, timestamp_ms=0, timestamp_type=TimestampType.CREATE_TIME,
+            key=None, value=value, headers=(), leader_epoch=0,
         )  # fmt: skip
         documents = sight.documents()
         assert documents is not None

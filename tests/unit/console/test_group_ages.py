@@ -44,6 +44,7 @@ class WrittenSource:
         self.ages: dict[tuple[TopicPartition, int], int] = {}
         self.asked: list[list[str]] = []
         self.takes_s = 0.0
+        self.rounds_in_time = ROUNDS_MAX
         self.refusal: KafkaError | None = None
 
     async def late(self, names: list[str]) -> Mapping[str, LatePositions]:
@@ -56,7 +57,7 @@ class WrittenSource:
         self.clock.now_s += self.takes_s
         return [
             {tp: self.ages[tp, offset] for tp, offset in positions.items() if (tp, offset) in self.ages}
-            for positions in rounds
+            for positions in rounds[: self.rounds_in_time]
         ]
 
 
@@ -107,6 +108,21 @@ async def test_many_groups_are_read_in_turn_and_few_are_kept() -> None:
         source.clock.now_s += 0.001
     assert [len(some) for some in source.asked] == [GROUPS_AT_ONCE] * (len(names) // GROUPS_AT_ONCE)
     assert sum(ages.of(name) == 0 for name in names) == KEPT_MAX
+
+
+async def test_groups_for_which_the_time_did_not_suffice_are_read_before_the_others() -> None:
+    source = WrittenSource(MovedClock())
+    source.rounds_in_time, source.takes_s = 2, 5.0
+    names = ["a", "b", "c", "d"]
+    source.positions = {name: {FIRST: offset} for offset, name in enumerate(names)}
+    source.ages = {(FIRST, offset): 1_000 for offset in range(4)}
+    ages = ages_of(source)
+    await ages.begin(names, wait_s=60.0)
+    assert [ages.of(name) for name in names] == [1_000, 1_000, UNKNOWN, UNKNOWN]
+    source.clock.now_s += SHARE * source.takes_s
+    await ages.begin(names, wait_s=60.0)
+    assert source.asked[1][:2] == ["c", "d"]
+    assert [ages.of(name) for name in ("c", "d")] == [1_000, 1_000]
 
 
 async def test_a_cluster_that_does_not_answer_leaves_ages_unknown_and_is_asked_again() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 
 import pytest
@@ -29,6 +30,13 @@ def test_languages_have_the_same_texts_of_the_same_fields(language: str) -> None
     english, other = catalogue("en").texts, catalogue(language).texts
     assert english.keys() == other.keys()
     assert [key for key in english if fields(english[key]) != fields(other[key])] == []
+
+
+def test_russian_has_one_word_for_a_partition() -> None:
+    texts = catalogue("ru").texts
+    assert [
+        key for key in texts if re.search(r"\bраздел(|а|у|ом|е|ы|ов|ам|ами|ах)\b", texts[key].lower())
+    ] == []
 
 
 def test_numbers_and_sizes_read_as_people_of_the_language_write_them() -> None:

@@ -17,6 +17,7 @@ from odradek.client.settings.address import Address
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_BROKER
 from odradek.protocol import Message, api_by_name
+from odradek.protocol.decoder import STRING_BYTES_MAX
 from odradek.protocol.messages.metadata.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -104,6 +105,14 @@ class Coordinator:
             self._found_at = search.result()
 
     async def _look_up(self) -> tuple[int, Address]:
+        key_bytes = len(self._key.encode(errors="surrogatepass"))
+        if (
+            key_bytes > STRING_BYTES_MAX
+        ):  # a broker drops the connection of such a request, and a retry would go on
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"{self._key!r:.80} has {key_bytes} bytes: an id in Kafka has at most {STRING_BYTES_MAX}",
+            )
         connection = await self._cluster.connection(NO_BROKER)
         version = connection.version_of(_FIND)
         if version >= _FIRST_VERSION_WITH_KEYS:

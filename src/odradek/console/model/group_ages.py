@@ -102,12 +102,16 @@ class GroupAges:
     async def _read(self, names: list[str]) -> None:
         began_s = self._clock.monotonic()
         waits = dict.fromkeys(names, UNKNOWN)
+        unreached: set[str] = (
+            set()
+        )  # the next reading begins with the groups for whose round the time did not suffice
         try:
             positions = await self._late(names)
             waits.update((name, 0) for name, late in positions.items() if not late)
             behind = {name: late for name, late in positions.items() if late}
             rounds, groups_of = packed(behind)
             ages = await self._source.unread_ages_of(rounds) if rounds else []
+            unreached = set(behind).difference(*groups_of[: len(ages)])
             for members, some in zip(groups_of, ages, strict=False):
                 for name in members:
                     late = behind[name]
@@ -118,7 +122,7 @@ class GroupAges:
         now_s = self._clock.monotonic()
         self._pause_s = max(AGE_S, SHARE * (now_s - began_s))
         for name, waits_ms in waits.items():
-            self._ages[name] = _KnownAge(waits_ms, now_s)
+            self._ages[name] = _KnownAge(waits_ms, began_s if name in unreached else now_s)
             self._ages.move_to_end(name)
         while len(self._ages) > KEPT_MAX:
             self._ages.popitem(last=False)

@@ -13,6 +13,7 @@ from typing import Final
 
 from odradek.client import LATEST
 from odradek.client.admin.transaction_descriptions import (
+    ONGOING,
     OpenTransaction,
     ProducerDescription,
     TransactionDescription,
@@ -161,7 +162,8 @@ async def known_transaction(admin: AsyncAdmin, transactional_id: str) -> Transac
 async def terminate(admin: AsyncAdmin, transactional_id: str, producer_id: int, start_ms: int) -> None:
     """Aborts the open transaction that was shown, and fences its producer. KafkaError if it is another one by now."""
     transaction = await known_transaction(admin, transactional_id)
-    if (transaction.producer_id, transaction.start_time_ms) != (producer_id, start_ms):
+    shown = (producer_id, start_ms, ONGOING)
+    if (transaction.producer_id, transaction.start_time_ms, transaction.state) != shown:
         raise KafkaError(
             ErrorCode.INVALID_TXN_STATE,
             f"the transaction of {transactional_id!r} has ended meanwhile, or another one was begun: look at it first",

@@ -22,7 +22,8 @@ from odradek.console.records.filtering import JSON_BYTES_MAX, NO_JSON, json_of
 from odradek.model.errors import OdradekError
 from odradek.runtime.ports import Clock
 from odradek.values.errors import SqlError
-from odradek.values.formats.avro_schemas import check_bounded, parsed_schema
+from odradek.values.formats.avro_format import parsed_registered
+from odradek.values.formats.avro_schemas import check_bounded
 from odradek.values.formats.avro_values import avro_documents
 from odradek.values.formats.framing import framed
 from odradek.values.formats.protobuf_documents import proto_documents
@@ -155,7 +156,7 @@ class RecordDecoder:
         except ImportError as error:
             page.problem = f"schema {schema_id} needs more ({error}): pip install 'odradek[formats]'"
             reader = _Reader(until_s=self._clock.monotonic() + UNKNOWN_S)
-        except (OdradekError, SqlError, OSError, ValueError) as error:
+        except (OdradekError, SqlError, OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             page.problem = page.problem or f"schema {schema_id}: {error!s:.200}"
             reader = _Reader(until_s=self._clock.monotonic() + UNKNOWN_S)
         with self._lock:
@@ -183,8 +184,8 @@ class DocumentReader:
         """The values with a schema's id that were not decoded."""
         self._last_undecoded: bytes | None = None
 
-    def document(self, content: bytes | None) -> object:
-        """Returns the document that a value is, or NO_JSON."""
+    def document(self, content: bytes | None, *, is_masked: bool = False) -> object:
+        """Returns the document that a value is, or NO_JSON. The reason why a masked value has none quotes nothing of it."""
         head = framed(content) if content and len(content) <= JSON_BYTES_MAX else None
         if head is None:
             return json_of(content)
@@ -194,7 +195,8 @@ class DocumentReader:
             try:
                 return reader.document(body)
             except (ValueError, RecursionError) as error:
-                self.page.problem = self.page.problem or f"schema {schema_id}: {error!s:.200}"
+                reason = "a masked value does not fit it" if is_masked else f"{error!s:.200}"
+                self.page.problem = self.page.problem or f"schema {schema_id}: {reason}"
         elif not self.page.problem:
             self.page.problem = _why_not(schema_id, reader)
         if content is not self._last_undecoded:  # a masked record is read twice
@@ -229,23 +231,13 @@ def _reader_of(schema: RegisteredSchema, document: Callable[[bytes], object]) ->
 
 def _document_reader(schema: RegisteredSchema) -> Callable[[bytes], object]:
     if schema.type == "AVRO":
-        references = [(name, part.text) for name, part in _all_references(schema)]
-        parsed = parsed_schema(schema.text, f"schema {schema.id}", references)
+        parsed = parsed_registered(schema)
         check_bounded(parsed)
         read = avro_documents(parsed)
         return lambda body: _plain(read(body))
     if schema.type == "PROTOBUF":
         return proto_documents(proto_file(schema))
     return json_of
-
-
-def _all_references(schema: RegisteredSchema) -> list[tuple[str, RegisteredSchema]]:
-    """Returns what a schema refers to, and what these refer to, in the order in which they are parsed."""
-    found_parts: dict[str, RegisteredSchema] = {}
-    for name, part in schema.references:
-        found_parts.update(_all_references(part))
-        found_parts[name] = part
-    return list(found_parts.items())
 
 
 def _plain(value: Any) -> Any:

@@ -245,7 +245,10 @@ def _document_test(condition: JsonCondition, document_of: DocumentOf) -> Callabl
 
     def test(record: FilteredRecord) -> bool:
         document = document_of(record.value)
-        return document is not NO_JSON and holds(document)
+        try:
+            return document is not NO_JSON and holds(document)
+        except (ValueError, RecursionError):  # a number that is too long for a text, lists that are too deep
+            return False
 
     return test
 

@@ -105,10 +105,14 @@ class RecordSight:
         """Returns a record as a search may test it: masked, with a value that a schema reads as JSON."""
         if documents is None or not self.masks.concerns(record):
             return self.masks.masked(record)
-        document = documents.document(record.value)
+        document = documents.document(record.value, is_masked=True)
         if document is NO_JSON:
             return self.masks.masked(record)
-        return self.masks.masked(record, json.dumps(document, ensure_ascii=False).encode(errors="replace"))
+        try:
+            decoded = json.dumps(document, ensure_ascii=False).encode(errors="replace")
+        except (ValueError, RecursionError):
+            return self.masks.masked(record)
+        return self.masks.masked(record, decoded)
 
     def _masked(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
         if self.decoder is None:

@@ -23,14 +23,10 @@ def avro_columns(schema: RegisteredSchema) -> list[tuple[str, SqlType]] | SqlTyp
 def parsed_registered(schema: RegisteredSchema) -> AvroSchema:
     """Parses a schema of the registry, with those that it refers to. Raises SqlError for a text that is no schema."""
     return parsed_schema(
-        schema.text, f"schema {schema.id}", [(f"schema {part.id}", part.text) for part in _references(schema)]
+        schema.text,
+        f"schema {schema.id}",
+        [(f"schema {part.id}", part.text) for part in schema.all_references()],
     )
-
-
-def _references(schema: RegisteredSchema) -> list[RegisteredSchema]:
-    """Returns all schemas that this one needs, each after those that it needs."""
-    needed = [part for _, reference in schema.references for part in (*_references(reference), reference)]
-    return list(dict.fromkeys(needed))
 
 
 class AvroFormat:

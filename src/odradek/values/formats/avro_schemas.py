@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 else:
     fastavro = lazy("fastavro")
 
+EMPTY_PARTS_MAX: Final = 100
+"""The parts of a record that take no byte, such as nulls: a few bytes would be as many values for each element of an array."""
 _LOGICAL: Final = "odradek.logicalType"
 _RECORD: Final = "io.confluent.ksql.avro_schemas.KsqlDataSourceSchema"
 _SIMPLE: Final[dict[str, object]] = {
@@ -222,6 +224,34 @@ def check_bounded(schema: AvroSchema) -> None:
     The first overflows the stack of fastavro, which ends the process; the second fills the memory.
     """
     _has_bytes(schema.root, schema, (), {})
+    _empty_parts(schema.root, schema, {})
+
+
+def _empty_parts(part: Any, schema: AvroSchema, known: dict[str, int]) -> int:
+    """Returns the values without a byte in one value of a type, at most; elements of arrays and maps have bytes themselves.
+
+    The type does not hold itself. A type with a name is counted once, and its number used wherever the name is.
+    """
+    if isinstance(part, list):
+        return max((_empty_parts(kind, schema, known) for kind in part), default=0)
+    if isinstance(part, str):
+        return (
+            _empty_parts(schema.named[part], schema, known) if part in schema.named else int(part == "null")
+        )
+    kind, name = part["type"], part.get("name", "")
+    if kind in ("record", "error"):
+        if name not in known:
+            inside = sum(_empty_parts(field["type"], schema, known) for field in part["fields"])
+            known[name] = max(inside, int(not part["fields"]))
+            if known[name] > EMPTY_PARTS_MAX:
+                raise SqlError(f"the Avro type {name} has more than {EMPTY_PARTS_MAX} parts without bytes")
+        return known[name]
+    if kind in ("array", "map"):
+        _empty_parts(part["items" if kind == "array" else "values"], schema, known)
+        return 0
+    if kind == "fixed":
+        return int(part["size"] == 0)
+    return _empty_parts(kind, schema, known)
 
 
 def _has_bytes(part: Any, schema: AvroSchema, above: tuple[str, ...], known: dict[str, bool]) -> bool:

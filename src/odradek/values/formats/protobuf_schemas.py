@@ -255,8 +255,8 @@ def proto_file(schema: RegisteredSchema) -> ProtoFile:
     added: set[str] = set()
     reader = ProtoReader(f"schema-{schema.id}.proto", schema.text)
     file = reader.file()
-    _add_imports(pool, file.dependency, dict(schema.references), added, 0)
     try:
+        _add_imports(pool, file.dependency, dict(schema.references), added, 0)
         descriptor = pool.AddSerializedFile(file.SerializeToString())
     except (TypeError, ValueError, KeyError) as error:
         raise SqlError(f"schema {schema.id} is no .proto file: {error!s:.200}") from None
