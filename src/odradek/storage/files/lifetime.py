@@ -79,14 +79,18 @@ class LogLifetime:
             self._finish_sync()
             if not self.alive:
                 return
-            if self._failure is not None:
-                raise OSError(errno.EIO, f"an earlier error was final: {self._failure}")
+            self.check_sound()
             try:
                 work()
             except OSError as error:
                 if error.errno not in NO_DESCRIPTORS:  # nothing was tried, so nothing is lost
                     self._failure = str(error)
                 raise
+
+    def check_sound(self) -> None:
+        """Raises OSError after one that was final. For work of the life's holder, and for the last work, after `end`."""
+        if self._failure is not None:
+            raise OSError(errno.EIO, f"an earlier error was final: {self._failure}")
 
     # ---- syncs by `FileSyncs` -----------------------------------------------------------------------------------------
 

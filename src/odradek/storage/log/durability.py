@@ -98,13 +98,16 @@ class FlushJob:
 
 
 class ClosingJob(NamedTuple):
-    """The last flush of a log. `run` on any thread; nothing is done for the log on another one afterwards."""
+    """The last flush of a log. `run` on any thread; nothing is done for the log on another one afterwards.
+
+    OSError, with nothing synced, if an earlier sync failed: a second one would wrongly succeed."""
 
     flush: FlushJob
     writer: SegmentWriter
 
     def run(self) -> None:
         self.flush.life.end()
+        self.flush.life.check_sound()  # a flush that was under way may have failed, and the loop not have heard of it
         self.writer.sync_transactions()
         self.flush.sync_all()
 

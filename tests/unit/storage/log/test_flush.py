@@ -206,6 +206,18 @@ def test_after_a_failed_sync_no_later_job_succeeds(lab: Lab) -> None:
     assert log.flushed_offset == 0
 
 
+def test_after_a_failed_sync_that_the_loop_has_not_heard_of_a_close_syncs_nothing_again(lab: Lab) -> None:
+    log = lab.open()
+    lab.append(log)
+    lab.disk.faults.append(FailOperations(operations={"sync"}))
+    with pytest.raises(OSError, match=r"."):
+        log.flush_job().run()
+    lab.disk.faults.clear()
+    with pytest.raises(OSError, match="an earlier error was final"):
+        log.close()
+    assert log.flushed_offset == 0
+
+
 def test_a_process_out_of_descriptors_flushes_later(lab: Lab) -> None:
     log = lab.open()
     lab.append(log)

@@ -203,6 +203,18 @@ def test_a_failed_sync_is_final_for_the_loop_and_for_threads(
     assert log.flushed_offset == 1
 
 
+def test_a_close_syncs_nothing_again_after_a_failed_sync_that_the_loop_has_not_heard_of(
+    lab: Lab, syncs: HeldSyncs
+) -> None:
+    """The kernel may have dropped the pages: a second sync would succeed, and the records be acknowledged."""
+    log = flushed_log(lab)
+    begun(syncs, log.flush_job())
+    syncs.groups[0].end(number=errno.EIO)
+    with pytest.raises(OSError, match=r"an earlier error was final: .*planted"):
+        log.close()
+    assert log.flushed_offset == 1
+
+
 def test_a_file_rests_only_once_its_last_write_is_synced(lab: Lab, syncs: HeldSyncs) -> None:
     log = flushed_log(lab)
     job = log.flush_job()
