@@ -37,7 +37,9 @@ cdef class DescriptorGroup:
     cdef list descriptors  # objects that keep them open
     cdef object done
 
-@cython.no_gc_clear
+# Not known to the garbage collector, which would take the owner, its groups and nothing else for a cycle that no one can reach,
+# and free the groups that its threads still work on. So what is under way keeps its owner alive until `ended` or `close`.
+@cython.no_gc
 cdef class SyncThreads:
     cdef Pool pool
     cdef pthread_t threads[16]

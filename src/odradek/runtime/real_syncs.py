@@ -65,6 +65,10 @@ class ThreadSyncs:
         self._process = os.getpid()
         """The process that the threads belong to: one that is forked off shares the loop's selector, and must not change it."""
 
+    def __del__(self) -> None:
+        if self._threads is not None:  # what is under way keeps it alive, and no one hears of its end any more
+            self._threads.close()
+
     def begin(self, files: Sequence[DiskFile], done: Callable[[SyncGroup], None]) -> SyncGroup | None:
         threads = self._threads_of(asyncio.get_running_loop())
         if threads is None or not 0 < len(files) <= self._compiled.GROUP_FILES_MAX:

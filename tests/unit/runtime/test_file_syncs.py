@@ -269,6 +269,29 @@ def test_threads_that_no_one_closed_end_with_their_owner(tmp_path: Path) -> None
     assert threads_of_process() == threads_before
 
 
+def test_an_owner_that_is_dropped_with_syncs_under_way_is_collected_once_they_are_over(tmp_path: Path) -> None:
+    """Freed memory is overwritten here, so that a thread which still uses some of it crashes the process."""
+    script = f"""
+import asyncio, gc, os
+from odradek.runtime.real import PosixDisk
+from odradek.runtime.real_syncs import thread_syncs
+def opened():
+    return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+async def story():
+    syncs = thread_syncs(1)
+    file = PosixDisk().open({str(tmp_path / "file")!r}, create=True)
+    for number in range(200):
+        file.pwrite(bytes(4096), number * 4096)
+        assert syncs.begin([file] * 16, lambda group: None) is not None
+before = opened()
+asyncio.run(story())
+gc.collect()
+assert opened() == before, (before, opened())
+"""
+    environment = os.environ | {"PYTHONMALLOC": "debug"}
+    assert os.spawnve(os.P_WAIT, sys.executable, [sys.executable, "-c", script], environment) == 0
+
+
 def test_a_process_that_is_forked_off_begins_nothing_and_ends_without_waiting(tmp_path: Path) -> None:
     script = f"""
 import asyncio, os
