@@ -38,9 +38,8 @@ class SmallFiles:
     def write_opened(self, opened: OpenedLog, parents: Sequence[str]) -> None:
         """Writes what an opening found missing or wrong. `parents` are directories in which it changed names."""
         if opened.names_changed:
-            self._durability.names_changed(
-                *parents
-            )  # the names in the log's own directory are durable since it was made
+            # The names in the log's own directory are durable since it was opened.
+            self._durability.names_changed(*parents)
         if opened.epochs_changed:
             self.write_epochs()
         if opened.snapshot_due:

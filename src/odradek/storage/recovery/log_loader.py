@@ -137,11 +137,14 @@ class LogLoader:
         segments.find(names)
         self._check_first(names)
         self._epochs.load(names)
-        created = not segments
+        created = names_changed = not segments
         if created:
             yield from self._create()
         elif not (opening.clean and self._after_clean_shutdown.open_active()):
             self._after_crash.recover(names)
+        elif self._may_be_half_made:
+            yield partial(self._context.disk.sync_directory, opening.directory)
+            names_changed = True
         self._epochs.complete()
         start_offset = self._load_start_offset(names)
         if self._damage is not None:
@@ -166,7 +169,7 @@ class LogLoader:
             index_is_written=self._after_clean_shutdown.index_is_written,
             snapshot_due=snapshot_offset < segments.active.base_offset,
             start_is_doubted=self._start.is_doubted,
-            names_changed=created,
+            names_changed=names_changed,
             cut_at_recovery=self._after_crash.cut_aside,
             truncation_noted=self._truncation_noted,
             high_watermark_max=self._high_watermark_max,
@@ -174,6 +177,13 @@ class LogLoader:
             lack_note=note,
             damage_offset=self._damage_offset,
         )
+
+    @property
+    def _may_be_half_made(self) -> bool:
+        """Whether the log may be what was left when it could not be made: no name was synced after its first segment was there.
+        Each checkpoint has the extent of a log that was made, also if it is empty."""
+        segments = self._segments
+        return self._context.opening.first_offset is None and len(segments) == 1 and not segments[0].size_bytes
 
     # ---- files -------------------------------------------------------------------------------------------------------
 
