@@ -66,7 +66,7 @@ class ThreadSyncs:
         """The process that the threads belong to: one that is forked off shares the loop's selector, and must not change it."""
 
     def __del__(self) -> None:
-        if self._threads is not None:  # what is under way keeps it alive, and no one hears of its end any more
+        if self._threads is not None:  # what is under way keeps them alive, and no one hears of its end
             self._threads.close()
 
     def begin(self, files: Sequence[DiskFile], done: Callable[[SyncGroup], None]) -> SyncGroup | None:

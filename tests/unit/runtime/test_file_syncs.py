@@ -269,7 +269,9 @@ def test_threads_that_no_one_closed_end_with_their_owner(tmp_path: Path) -> None
     assert threads_of_process() == threads_before
 
 
-def test_an_owner_that_is_dropped_with_syncs_under_way_is_collected_once_they_are_over(tmp_path: Path) -> None:
+def test_an_owner_that_is_dropped_with_syncs_under_way_is_collected_once_they_are_over(
+    tmp_path: Path,
+) -> None:
     """Freed memory is overwritten here, so that a thread which still uses some of it crashes the process."""
     script = f"""
 import asyncio, gc, os

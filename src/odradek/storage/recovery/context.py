@@ -97,7 +97,8 @@ class OpenedLog:
     start_is_doubted: bool
     """Another replica may know of records that were deleted by request and are here again."""
     names_changed: bool
-    """The log was created, now or by an opening that failed. The names in its own directory are durable, the name of that directory need not be."""
+    """The log was created, now or by an opening that failed. The names in its own directory are durable, the name of that
+    directory need not be."""
     cut_at_recovery: bool
     truncation_noted: bool
     """A file says that checkpoints do not know of a truncation yet."""

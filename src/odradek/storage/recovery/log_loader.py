@@ -183,7 +183,9 @@ class LogLoader:
         """Whether the log may be what was left when it could not be made: no name was synced after its first segment was there.
         Each checkpoint has the extent of a log that was made, also if it is empty."""
         segments = self._segments
-        return self._context.opening.first_offset is None and len(segments) == 1 and not segments[0].size_bytes
+        return (
+            self._context.opening.first_offset is None and len(segments) == 1 and not segments[0].size_bytes
+        )
 
     # ---- files -------------------------------------------------------------------------------------------------------
 

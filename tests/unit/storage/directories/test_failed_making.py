@@ -48,7 +48,9 @@ async def test_a_log_whose_making_failed_is_durable_with_its_names_once_it_is_ma
     synced, directories = noted_syncs(lab, monkeypatch), lab.directories()
     lab.disk.faults.append(
         FailOperations(
-            operations={"sync_directory"}, path_test=lambda path: path == "/data/flights-0", error=errno.EMFILE
+            operations={"sync_directory"},
+            path_test=lambda path: path == "/data/flights-0",
+            error=errno.EMFILE,
         )
     )
     synced.clear()
