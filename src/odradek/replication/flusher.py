@@ -163,7 +163,10 @@ class Flusher:
         """Fails these flushes, whose effect is unknown: nothing that they covered may ever be acknowledged."""
         for partition, _ in jobs:
             self._under_way.pop(partition, None)
-            self.on_failure(partition, OSError(errno.EIO, f"a flush ended without a result: {error!r}"))
+            self._fail(partition, f"a flush ended without a result: {error!r}")
+
+    def _fail(self, partition: Partition, reason: str) -> None:
+        self.on_failure(partition, OSError(errno.EIO, reason))
 
     def _next_jobs(self) -> list[tuple[Partition, FlushJob]]:
         jobs: list[tuple[Partition, FlushJob]] = []
@@ -171,13 +174,23 @@ class Flusher:
             if partition in self._under_way:
                 continue
             del self._queued[partition]
-            job = None if partition.retired is not None else partition.log.flush_job()
+            job = self._job_of(partition)
             if job is not None:
                 self._under_way[partition] = self._now()
                 jobs.append((partition, job))
                 if len(jobs) == _GROUP_FLUSHES_MAX:
                     break
         return jobs
+
+    def _job_of(self, partition: Partition) -> FlushJob | None:
+        if partition.retired is not None:
+            return None
+        try:
+            return partition.log.flush_job()
+        except Exception as reason:  # noqa: BLE001 - whatever it is, the others of its group must be flushed
+            self._fail(partition, f"there is no telling what to flush: {reason!r}")
+            _report(reason)
+            return None
 
 
 def _report(error: BaseException) -> None:

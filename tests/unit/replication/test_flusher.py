@@ -17,7 +17,7 @@ from odradek.replication.partition import Partition
 from odradek.runtime.ports import Runtime
 from odradek.runtime.real import ThreadOffload, real_runtime
 from odradek.runtime.real_syncs import thread_syncs
-from odradek.storage.log.log import Log
+from odradek.storage.log.log import FlushJob, Log
 
 pytestmark = pytest.mark.skipif(
     thread_syncs(1) is None, reason="absent: the threads that sync files are built on Linux with a C compiler"
@@ -127,3 +127,30 @@ async def test_a_waiter_that_raises_keeps_no_other_partition_of_its_group_waitin
     assert not waiting[0].done()
     waiting[0].cancel()
     await bench.flusher.drain()
+
+
+async def test_a_partition_that_cannot_say_what_to_flush_keeps_no_other_waiting(
+    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(runtime, tmp_path, 3)
+    first, broken, last = bench.partitions
+    reported: list[BaseException] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
+    real = Log.flush_job
+
+    def flush_job(log: Log) -> FlushJob | None:
+        if log is broken.log:
+            raise ZeroDivisionError
+        return real(log)
+
+    monkeypatch.setattr(Log, "flush_job", flush_job)
+    waiting = [asyncio.ensure_future(bench.acknowledged(partition)) for partition in bench.partitions]
+    await asyncio.gather(waiting[0], waiting[2])
+    assert {first.log.flushed_offset, last.log.flushed_offset} == {1}
+    assert [type(error) for error in reported] == [ZeroDivisionError]
+    (failure,) = bench.failures  # takes its directory offline: no one can say when it is durable
+    assert "ZeroDivisionError" in str(failure)
+    assert not waiting[1].done()
+    waiting[1].cancel()
+    await bench.flusher.drain()
+    assert not bench.flusher.under_way
