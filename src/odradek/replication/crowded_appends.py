@@ -12,8 +12,8 @@ from odradek.storage.log.log import Log
 ROOM_SECONDS: Final = 10.0
 """How long an append waits for a descriptor if nothing else limits it."""
 ROOM_SECONDS_MAX: Final = 30.0
-"""The longest wait: the append's records are in memory meanwhile, and take a share of that for all requests. A disk that hangs must
-not bring producers of other disks to a stop, whatever time its own ones ask for."""
+"""The longest wait: the append's records are in memory meanwhile, and take a share of that for all requests. A disk that hangs
+must not bring producers of other disks to a stop, whatever time its own ones ask for."""
 
 T = TypeVar("T")
 
