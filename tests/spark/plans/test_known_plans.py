@@ -138,7 +138,15 @@ def test_groups_go_on_from_their_state(
 
 @pytest.mark.parametrize(
     ("expression", "is_reused"),
-    [("current_timestamp()", False), ("localtimestamp()", False), ("now()", False), ("rand()", True)],
+    [
+        ("current_timestamp()", False),
+        ("localtimestamp()", False),
+        ("now()", False),
+        ("cast('now' AS TIMESTAMP)", False),
+        ("to_timestamp(' NOW')", False),
+        ("rand()", True),
+        ("uuid()", True),
+    ],
 )
 def test_what_is_another_value_in_each_batch_stays_so(
     expression: str,
@@ -158,6 +166,80 @@ def test_what_is_another_value_in_each_batch_stays_so(
     values = _texts(consume(target))
     assert len(set(values)) == len(values) == 5
     assert (_reuse_count(session) > before) is is_reused
+
+
+@pytest.mark.parametrize(
+    ("condition", "is_reused"),
+    [
+        ("timestamp_seconds(n) < '2000-01-01'", True),
+        ("timestamp_seconds(n) < ' 2000-01-01 00:00:00'", True),
+        ("timestamp_seconds(n) < 'today'", False),
+        ("timestamp_seconds(n) < '10:30'", False),
+        ("date_from_unix_date(n) < date(concat('to', 'day'))", False),
+        ("date_from_unix_date(n) < to_date('today')", False),
+        ("date_from_unix_date(n) < to_date('2000-01-01')", True),
+    ],
+)
+def test_only_a_text_that_is_the_time_of_planning_prevents_reuse(
+    condition: str,
+    is_reused: bool,
+    session: SparkSession,
+    new_topic: Callable[..., Any],
+    consume: Any,
+    tmp_path: Path,
+) -> None:
+    source, target = new_topic(1), new_topic(1)
+    rows = _numbers(session, source).where(condition).selectExpr("cast(n AS STRING) AS value")
+    query = _start(rows, target, tmp_path / "checkpoint")
+    before = _reuse_count(session)
+    for number in range(4):
+        source.send_numbers(number, number + 1)
+        query.processAllAvailable()
+    assert _texts(consume(target)) == ["0", "1", "2", "3"]
+    assert (_reuse_count(session) > before) is is_reused
+
+
+def test_windows_close_and_late_records_are_left_out_as_the_watermark_moves(
+    session: SparkSession, new_topic: Callable[..., Any], consume: Any, tmp_path: Path
+) -> None:
+    session.conf.set("spark.sql.shuffle.partitions", "1")
+    source, target = new_topic(1), new_topic(1)
+    counts = (
+        _numbers(session, source)
+        .selectExpr("timestamp_seconds(n) AS at")
+        .withWatermark("at", "0 seconds")
+        .groupBy(sf.window("at", "10 seconds"))
+        .count()
+    )
+    rows = counts.selectExpr("concat(unix_seconds(window.start), '=', count) AS value")
+    query = _start(rows, target, tmp_path / "checkpoint")
+    before = _operator_reuse_count(session)
+    for number in (1, 2, 12, 3, 13, 25, 14, 26, 36, 4, 47):  # 3, 14 and 4 are late
+        source.send_numbers(number, number + 1)
+        query.processAllAvailable()
+    assert _texts(consume(target)) == ["0=2", "10=2", "20=2", "30=1"]
+    assert _operator_reuse_count(session) > before
+    assert sum(progress["numInputRows"] for progress in query.recentProgress) == 11
+
+
+def test_streams_are_joined_across_batches(
+    session: SparkSession, new_topic: Callable[..., Any], consume: Any, tmp_path: Path
+) -> None:
+    session.conf.set("spark.sql.shuffle.partitions", "1")
+    left, right, target = new_topic(1), new_topic(1), new_topic(1)
+    others = _numbers(session, right).selectExpr("n AS m")
+    joined = _numbers(session, left).join(others, sf.expr("n = m"))
+    rows = joined.selectExpr("concat(n, ':', m) AS value")
+    query = _start(rows, target, tmp_path / "checkpoint")
+    before = _operator_reuse_count(session)
+    for number in (1, 2, 3, 4):
+        left.send_numbers(number, number + 1)
+        query.processAllAvailable()
+    for number in (4, 3, 2, 1, 2):
+        right.send_numbers(number, number + 1)
+        query.processAllAvailable()
+    assert _texts(consume(target)) == ["4:4", "3:3", "2:2", "1:1", "2:2"]
+    assert _operator_reuse_count(session) > before
 
 
 def test_a_query_that_compares_with_a_subquery_reads_it_in_each_batch(

@@ -7,9 +7,14 @@ import java.util.Iterator;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.regex.Pattern;
 
 import org.apache.spark.sql.catalyst.QueryPlanningTracker;
 import org.apache.spark.sql.catalyst.analysis.Analyzer;
+import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable;
 import org.apache.spark.sql.catalyst.optimizer.Optimizer;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -34,7 +39,7 @@ import org.apache.spark.sql.internal.SessionState;
  * for each batch, though the plans of two batches differ in the batch's number and the offsets that are read only. A plan that
  * equals an earlier one in all else gets that one's result, with its own offsets. All other plans are planned in full: those of
  * large batches, and those that read anything but streams and rows within the plan, or whose expressions depend on the time of
- * planning.
+ * planning: current_timestamp(), or the texts 'now' and '10:30' as timestamps.
  *
  * It is a rule of the optimizer that changes no plan: with the first batch of a query, it puts an analyzer, an optimizer and a
  * strategy that remember into the session that Spark has cloned for this query. What Spark does with a physical plan after that
@@ -196,7 +201,11 @@ class OptimizerWithMemory extends Optimizer {
         LogicalPlan result = (LogicalPlan) own.executeAndTrack(plan, tracker);
         if (query == null && result instanceof WriteToDataSourceV2) {
             LogicalPlan optimized = ((WriteToDataSourceV2) result).query();
-            if (PlanMemory.reads(plan).keySet().containsAll(PlanMemory.reads(optimized).keySet())) {
+            if (
+                PlanMemory.reads(plan).keySet().containsAll(PlanMemory.reads(optimized).keySet())
+                && !optimized.containsPattern(TreePattern.PLAN_EXPRESSION())  // a join's filter reads the batch's offsets, too
+                && !TimeOfPlanning.isIn(plan)
+            ) {
                 memory.add(plan, optimized);
             }
         }
@@ -206,6 +215,60 @@ class OptimizerWithMemory extends Optimizer {
     /** Tells whether a sink writes the rows as they are: some want them sorted or divided, which is part of their plan. */
     private static boolean isQueryOf(LogicalPlan plan, LogicalPlan write) {
         return ((WriteToDataSourceV2) write).query() == ((WriteToMicroBatchDataSource) plan).query();
+    }
+}
+
+/**
+ * Texts that the optimizer reads as times, and as other ones in each batch: 'now' and 'today' are special to Spark, and a time
+ * of day without a date is one of today.
+ */
+class TimeOfPlanning {
+    private static final Pattern DATE = Pattern.compile("[+-]?[0-9]{4,7}(-[0-9].*)?");
+
+    /** Tells whether an expression of a plan may be such a text. */
+    static boolean isIn(LogicalPlan plan) {
+        return mayCast(plan)
+            && (isInAny(plan.expressions().iterator()) || isInAny(plan.children().iterator()));
+    }
+
+    private static boolean isInAny(scala.collection.Iterator nodes) {
+        while (nodes.hasNext()) {
+            Object node = nodes.next();
+            if (node instanceof LogicalPlan ? isIn((LogicalPlan) node) : isIn((Expression) node)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    private static boolean isIn(Expression expression) {
+        return expression.containsPattern(TreePattern.CURRENT_LIKE())  // of a replacement, which is no child
+            || mayCast(expression)
+            && (expression instanceof Cast && dependsOnTime((Cast) expression)
+                || expression instanceof RuntimeReplaceable && isIn(((RuntimeReplaceable) expression).replacement())
+                || isInAny(expression.children().iterator()));
+    }
+
+    /** Functions such as to_timestamp become casts while they are optimized. */
+    private static boolean mayCast(TreeNode node) {
+        return node.containsPattern(TreePattern.CAST()) || node.containsPattern(TreePattern.RUNTIME_REPLACEABLE());
+    }
+
+    private static boolean dependsOnTime(Cast cast) {
+        String target = cast.dataType().catalogString();
+        if (!target.contains("date") && !target.contains("timestamp")) {
+            return false;
+        }
+        Expression child = cast.child();
+        String source = child.dataType().catalogString();
+        if (source.contains("time(")) {  // a time of day
+            return true;
+        }
+        return source.contains("string") && child.foldable() && !(child instanceof Literal && hasDate((Literal) child));
+    }
+
+    private static boolean hasDate(Literal text) {
+        return text.value() == null || DATE.matcher(text.value().toString().trim()).matches();
     }
 }
 

@@ -38,7 +38,14 @@ _PLANS: Final = java_classes.JavaSource(
     beside=_SIZES.beside,
     anchor=__name__,
     file="KnownPlans.java",
-    classes=("PlanMemory", "AnalyzerWithMemory", "OptimizerWithMemory", "StrategyWithMemory", "KnownPlans"),
+    classes=(
+        "PlanMemory",
+        "TimeOfPlanning",
+        "AnalyzerWithMemory",
+        "OptimizerWithMemory",
+        "StrategyWithMemory",
+        "KnownPlans",
+    ),
 )
 _log = events.get("spark")
 
