@@ -66,6 +66,13 @@ _LEFT_TO_SPARK: Final = (
     "cast(x AS STRING)",
     "cast(s AS BIGINT)",
     "s COLLATE UNICODE_CI = 'A'",
+    "cast(s AS STRING COLLATE UTF8_LCASE) = cast('A' AS STRING COLLATE UTF8_LCASE)",
+    "CASE WHEN b THEN 'x' COLLATE UTF8_LCASE ELSE 'y' COLLATE UTF8_LCASE END = if(b, 'X', 'Y') COLLATE UTF8_LCASE",
+    "spark_partition_id() >= 1",
+    "spark_partition_id() >= n",
+    "CASE WHEN at < 1 THEN timestamp_millis(at) END",
+    "if(b, struct(timestamp_millis(at) AS w), struct(timestamp_millis(n) AS w)).w",
+    "coalesce(timestamp_millis(at), timestamp_millis(n))",
     "concat(array(n), array(t))",
     "rand() > 0.5",
     "struct(s)",
@@ -73,7 +80,9 @@ _LEFT_TO_SPARK: Final = (
     "to_json(l)",
     "current_timestamp()",
 )
-"""What Arrow computes otherwise, or not at all: overflow, texts of numbers, collations, whole structs."""
+"""What Arrow computes otherwise, or not at all: overflow, texts of numbers, collations, whole structs. A branch that is not
+chosen raises no error in Spark, and Arrow computes all branches.
+"""
 
 
 def _schema() -> StructType:
@@ -194,8 +203,24 @@ def test_what_arrow_computes_otherwise_is_left_to_spark(spark: SparkSession, row
     assert column_plan(frame.select("n", "s"), RowUnpacker.__name__) is not None
     for expression in _LEFT_TO_SPARK:
         plan = frame.select("n", sf.expr(expression).alias("o"))
-        assert column_plan(plan, RowUnpacker.__name__) is None, expression
-        assert packed_output(plan) == (plan, {})
+        for same in (plan, simplified(plan)):
+            assert column_plan(same, RowUnpacker.__name__) is None, expression
+            assert packed_output(same) == (same, {})
+
+
+def test_columns_that_compare_by_a_collation_are_left_to_spark(spark: SparkSession, rows: pa.Table) -> None:
+    for ddl in ("s STRING COLLATE UTF8_LCASE", "l STRUCT<s: STRING COLLATE UTF8_LCASE>"):
+        schema = StructType.fromDDL(ddl)
+        assert isinstance(schema, StructType)
+        frame = unpacked_rows(spark.createDataFrame([[b""]], PACKED_TYPE), schema)
+        plan = frame.selectExpr("s = 'A' AS o" if schema.names == ["s"] else "l.s = 'A' AS o")
+        assert packed_output(simplified(plan))[1] == {}
+
+
+def test_a_filter_may_leave_no_row_of_a_pack(spark: SparkSession, rows: pa.Table) -> None:
+    none = "cast(array() AS ARRAY<STRUCT<key: STRING, value: BINARY>>)"
+    plan = _unpacked(spark, rows).where("s = 'none has it'").select(sf.expr(none).alias("o"), "s", "h")
+    assert _computed(plan).to_pylist() == plan.toArrow().to_pylist() == []
 
 
 def test_other_nodes_and_functions_are_left_to_spark(spark: SparkSession, rows: pa.Table) -> None:

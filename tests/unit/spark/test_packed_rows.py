@@ -147,6 +147,13 @@ def test_headers_that_are_null_are_none() -> None:
     assert replace(rows, outputs={"value": 3}).computed_of(batch_rows.slice(0, 0))["value"].to_pylist() == []
 
 
+def test_a_condition_may_leave_no_row_whose_headers_are_the_same() -> None:
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    rows = rows_of([["column", 2], ["no_headers"]], 1, kind, keep=0)
+    batches = packed(batch({"flag": False}, {"flag": None})), packed(batch({"flag": True}))
+    assert values(rows, *batches) == [[]]
+
+
 def test_no_rows_are_no_batch() -> None:
     rows = rows_of([["constant", "x", "string"]], 0)
     assert list(rows.rows([packed(), packed(batch()), packed().slice(0, 0)])) == []

@@ -93,6 +93,8 @@ def column_plan(rows: DataFrame, function: str) -> ColumnPlan | None:
         return None
     try:
         reading = _Reading(json.loads(node.schema().json()), _ids(node.output()))
+        for step in (node, *reversed(above)):
+            _check_collations(step)
         for step in reversed(above):
             reading.add(step)
         if len(reading.instructions) > _NODES_MAX:
@@ -110,6 +112,14 @@ def column_plan(rows: DataFrame, function: str) -> ColumnPlan | None:
         keep=reading.keep,
         outputs=outputs,
     )
+
+
+def _check_collations(node: JavaObject) -> None:
+    """Raises for texts that compare by a collation: the types of expressions in JSON leave it out."""
+    expressions = node.expressions()
+    texts = [node.schema().json(), *(expressions.apply(index).sql() for index in range(expressions.size()))]
+    if any("collat" in text.lower() for text in texts):
+        raise _UnknownExpressionError
 
 
 def _ids(attributes: JavaObject) -> list[int]:
@@ -200,11 +210,19 @@ class _Reading:
             is_valid = _plain(self._if(condition, then.is_valid, otherwise.is_valid))
             pairs = zip(then.fields, otherwise.fields, strict=True)
             return _Struct(is_valid, tuple(self._if(condition, *pair) for pair in pairs))
-        return self._add("if", condition, _plain(then), _plain(otherwise))
+        return self._add("if", condition, self._total(then), self._total(otherwise))
+
+    def _total(self, term: _Term) -> int:
+        """Returns the number of an instruction that never raises: Arrow computes it for the rows that do without it, too."""
+        number = _plain(term)
+        if self.instructions[number][0] == "timestamp":
+            raise _UnknownExpressionError
+        return number
 
     def _is_valid(self, term: _Term) -> int:
         if isinstance(term, _Struct):
             return term.is_valid
+        self._total(term)
         if self.instructions[term][0] == "constant":
             return self._add(*(_TRUE if self.instructions[term][1] is not None else _FALSE))
         return self._add("is_valid", term)
@@ -277,7 +295,8 @@ class _Reading:
         return self._add("cast", self._number(child), target)
 
     def coalesce(self, tree: _Tree) -> _Term:
-        return self._add("coalesce", *self._numbers_of(tree))
+        first, *others = map(self._term, tree.children)
+        return self._add("coalesce", _plain(first), *map(self._total, others))
 
     def case(self, tree: _Tree) -> _Term:
         terms = list(map(self._term, tree.children))
@@ -300,7 +319,7 @@ class _Reading:
 
     def comparison(self, tree: _Tree) -> _Term:
         left, right = tree.children
-        if tree.kind == "GreaterThanOrEqual" and left.kind == "SparkPartitionID":
+        if tree.kind == "GreaterThanOrEqual" and left.kind == "SparkPartitionID" and _is_zero(right):
             return self._add(*_TRUE)  # `frames.computed_here`
         if self._type(left) not in _COMPARED or self._type(left) != self._type(right):
             raise _UnknownExpressionError
@@ -366,6 +385,10 @@ _READERS: Final = {
     **dict.fromkeys(_COMPARISONS, _Reading.comparison),
     "MillisToTimestamp": _Reading.milliseconds,
 }
+
+
+def _is_zero(tree: _Tree) -> bool:
+    return tree.kind == "Literal" and tree.fields["dataType"] == "integer" and tree.fields["value"] == "0"
 
 
 def _plain(term: _Term) -> int:

@@ -117,6 +117,8 @@ class PackedRows:
         if self.keep is not None:
             stays = _Computing(self.instructions, rows).array(self.keep)
             rows = rows.filter(stays)  # null is no
+            if not rows.num_rows:
+                return pa.RecordBatch.from_pylist([], schema=self.computed)
         computing = _Computing(self.instructions, rows)
         arrays = [computing.array(self.outputs[field.name]).cast(field.type) for field in self.computed]
         return pa.RecordBatch.from_arrays(arrays, schema=self.computed)
