@@ -24,10 +24,14 @@ from functools import cache
 from typing import Any, Final
 
 from odradek.model.errors import OdradekError
+from odradek.runtime.ports import Clock
+from odradek.runtime.real_clock import SystemClock
 
 _MEDIA: Final = "application/vnd.schemaregistry.v1+json"
 ANSWER_S: Final = 10.0
 """The time for one whole answer. A registry that takes longer is not asked again for the same."""
+REFERENCES_S: Final = 30.0
+"""The time in which a schema and all that it refers to has to be read."""
 RESPONSE_BYTES_MAX: Final = 4 << 20
 """The longest answer that is read. A registry keeps a schema in one record of Kafka, which has at most 1 MiB by default."""
 REFERENCES_MAX: Final = 1_000
@@ -152,11 +156,21 @@ class SchemaRegistry:
     """A client of a schema registry. Get one from `registry_of`, which keeps what the process has already read."""
 
     def __init__(
-        self, terms: SchemaRegistryTerms, known: KnownSchemas | None = None, answer_s: float = ANSWER_S
+        self,
+        terms: SchemaRegistryTerms,
+        known: KnownSchemas | None = None,
+        answer_s: float = ANSWER_S,
+        clock: Clock | None = None,
     ) -> None:
         self._terms = terms
         self._known = known or KnownSchemas()
         self._answer_s = answer_s
+        self._clock = clock or SystemClock()
+
+    def __reduce__(
+        self,
+    ) -> tuple[Callable[[SchemaRegistryTerms], SchemaRegistry], tuple[SchemaRegistryTerms]]:
+        return registry_of, (self._terms,)  # another process keeps what it reads itself
 
     def knows(self, schema_id: int) -> bool:
         """Returns whether `by_id` answers without a request."""
@@ -172,7 +186,7 @@ class SchemaRegistry:
                 if error.status == _NOT_FOUND:
                     raise UnknownSchemaId(f"the schema registry has no schema {schema_id}") from None
                 raise
-            known = _SchemaReading(self._request).schema(content, schema_id)
+            known = _SchemaReading(self._request, self._clock).schema(content, schema_id)
             self._known.keep(known)
         return known
 
@@ -184,7 +198,7 @@ class SchemaRegistry:
             if error.status == _NOT_FOUND:
                 return None
             raise
-        schema = _SchemaReading(self._request).schema(content)
+        schema = _SchemaReading(self._request, self._clock).schema(content)
         self._known.keep(schema)
         return schema
 
@@ -311,8 +325,10 @@ class _TimeOfAll:
 class _SchemaReading:
     """Reads one schema with all that it refers to: each once, within limits, whatever the registry answers."""
 
-    def __init__(self, request: Callable[[str, str], Any]) -> None:
+    def __init__(self, request: Callable[[str, str], Any], clock: Clock) -> None:
         self._request = request
+        self._clock = clock
+        self._deadline_s = clock.monotonic() + REFERENCES_S
         self._by_path: dict[str, RegisteredSchema] = {}
         self._references = 0
 
@@ -348,6 +364,10 @@ class _SchemaReading:
         path = f"/subjects/{_quoted(subject)}/versions/{version}"
         known = self._by_path.get(path)
         if known is None:
+            if self._clock.monotonic() > self._deadline_s:
+                raise SchemaRegistryError(
+                    f"what schema {schema_id} refers to was not read within {REFERENCES_S:g} s"
+                )
             known = self._by_path[path] = self.schema(self._request("GET", path), depth=depth)
         return name, known
 

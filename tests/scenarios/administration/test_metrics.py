@@ -12,6 +12,8 @@ import pytest
 from click.testing import CliRunner
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
+from tests.kit.blocking_wire import request_frame
+from tests.kit.frames import read_frame
 from tests.kit.waiting import until
 from tests.scenarios.groups.test_classic_groups import Member as ClassicMember
 from tests.scenarios.one_broker import batch_of
@@ -291,6 +293,44 @@ async def test_figures_of_the_server_agree_with_what_was_done(
     assert (
         of(samples, "kafka_server_delayedoperationpurgatory_purgatorysize", delayedOperation="Produce") == 0
     )
+
+
+async def test_long_ids_of_clients_are_shown_in_part_and_gone_with_their_connections(
+    scene: Any, listeners: list[MetricsListener]
+) -> None:
+    broker = await scene.start()
+    listener = listen(broker, listeners)
+    writers = []
+    for number in range(3):
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        name = 'a"\n\\' * 5_000 + str(number)
+        frame = request_frame(MetadataRequest(topics=None), 12, client_id=name)
+        writer.write(frame)
+        await read_frame(reader)
+        writer.write(frame[: len(frame) // 2])  # the rest never comes
+        writers.append(writer)
+
+    def half() -> bool:
+        return bool(sum(connection.load.request_bytes > 0 for connection in broker.server.connections) == 3)
+
+    await until(half)
+    samples = await scrape(listener)
+    shown = {dict(texts).get("client_id", "") for name, texts in samples if name.startswith("odradek_client")}
+    assert max(map(len, shown)) <= 255
+    assert of(samples, "odradek_clients") == 1
+    received = [
+        count
+        for (name, texts), count in samples.items()
+        if name == "odradek_client_in_flight_bytes" and ("direction", "in") in texts
+    ]
+    assert len(received) == 1
+    assert received[0] > 30_000, "of three connections together"
+    for writer in writers:
+        writer.transport.abort()
+    await until(lambda: not broker.server.connections)
+    after = await scrape(listener)
+    assert of(after, "odradek_clients") == 0
+    assert not any(name == "odradek_client_in_flight_bytes" for name, _ in after)
 
 
 async def test_transactions_are_shown_by_state_and_age(scene: Any, listeners: list[MetricsListener]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from odradek.values.schema_registry import (
     SchemaRegistry,
     SchemaRegistryError,
     SchemaRegistryTerms,
+    registry_of,
 )
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -134,6 +136,27 @@ def test_references_that_multiply_are_read_once_each_and_have_a_limit() -> None:
             SchemaRegistry(SchemaRegistryTerms.of(url)).by_id(wide)
 
 
+class SlowClock(ShiftedClock):
+    """A clock by which every look takes ten seconds."""
+
+    def monotonic(self) -> float:
+        self.ahead_s += 10.0
+        return super().monotonic()
+
+
+def test_references_that_take_long_end_with_the_time_for_all_of_them() -> None:
+    held = HeldSchemas()
+    parts = [{"name": f"n{number}", "subject": f"s{number}", "version": 1} for number in range(10)]
+    for number in range(10):
+        held.register(f"s{number}", json.dumps({"type": "fixed", "name": f"F{number}", "size": 1}))
+    top = held.register("top", '"int"', references=parts)
+    with schema_registry(held) as url:
+        registry = SchemaRegistry(SchemaRegistryTerms.of(url), clock=SlowClock())
+        with pytest.raises(SchemaRegistryError, match="was not read within 30 s"):
+            registry.by_id(top)
+    assert len(held.requests) < 5
+
+
 def test_schemas_that_are_not_used_for_long_are_forgotten() -> None:
     def numbered(peer: socket.socket) -> None:
         with_body(b'{"schema": "\\"int\\""}')(peer)
@@ -143,6 +166,11 @@ def test_schemas_that_are_not_used_for_long_are_forgotten() -> None:
         for number in (1, 2, 3, 1, 4):
             registry.by_id(number)
         assert [number for number in range(6) if registry.knows(number)] == [1, 3, 4]
+
+
+def test_a_registry_goes_to_another_process_by_its_terms() -> None:
+    terms = SchemaRegistryTerms.of("http://127.0.0.1:1")
+    assert pickle.loads(pickle.dumps(registry_of(terms))) is registry_of(terms)
 
 
 def test_long_schemas_are_forgotten_before_they_fill_the_memory() -> None:

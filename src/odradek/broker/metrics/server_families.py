@@ -15,6 +15,8 @@ from odradek.telemetry.metrics import Family, Histogram, counter, gauge, histogr
 
 _CLIENTS_SHOWN_MAX: Final = 10
 """Clients that use the most have series of their own; all others have none."""
+_CLIENT_ID_MAX: Final = 255
+"""The characters of a client id that a label has; clients whose ids begin alike share their series."""
 _WINDOW_S: Final = 60.0
 _SNAPSHOT_EVERY_S: Final = 10.0
 _SOCKETS: Final = "kafka_server_socket_server_metrics_"
@@ -71,7 +73,7 @@ class ServerFamilies:
             load = connection.load
             self._waiting_count += load.waiting_count
             if figures.request_count or load.request_bytes or load.response_bytes:
-                sums = self._clients.setdefault(figures.client_id, [0, 0, 0, 0.0, 0, 0])
+                sums = self._clients.setdefault(figures.client_id[:_CLIENT_ID_MAX], [0, 0, 0, 0.0, 0, 0])
                 sums[0] += figures.request_count
                 sums[1] += figures.request_bytes
                 sums[2] += connection.sent_bytes
