@@ -36,7 +36,7 @@ class Sampler:
     def look(self) -> None:
         """Writes one line."""
         now = time.monotonic()
-        latencies = Latencies.of(self._bystander.answers(self._looked, now))
+        latencies = Latencies.of(self._bystander.answers_since(self._looked))
         line: dict[str, Any] = {
             "seconds": round(now - self._began, 1),
             "bystander": {
