@@ -286,12 +286,14 @@ def test_a_lock_that_one_renews_keeps_the_record_from_the_other(
 
 def is_kept_by_renewals(queue: Queue, slow: Member, idle: Member) -> bool:
     """Returns whether the member renewed its lock in time until the first one had ended for long. AssertionError if it lost the
-    record in spite of that."""
+    record in spite of that.
+
+    The other member does not poll before: Java's leaves a fetch at the broker, which would lock the next record for it.
+    """
     queue.fill(1)
     assert slow.poll() == [(0, "0", 1)]  # which joins the group
     slow.acknowledge("ACCEPT", 0)
     assert slow.commit() == []
-    assert idle.poll(SHORT_MS) == []
     locked_after = time.monotonic()
     queue.fill(1)
     records = slow.poll()
