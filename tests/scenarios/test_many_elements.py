@@ -16,6 +16,7 @@ from uuid import uuid4
 import pytest
 from tests.hostile.frames import Shape, depth_of, filled
 from tests.kit.frames import read_frame
+from tests.kit.heap import put_aside
 from tests.kit.waiting import until
 from tests.scenarios.groups.test_share_groups import ANNE, Member, id_of, set_of_group
 from tests.scenarios.loop_steps import HELD_STEPS_MAX, LoopSteps
@@ -106,16 +107,19 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Holds]:
         yield holds
 
 
+@pytest.fixture(autouse=True)
+def what_stays_is_put_aside() -> None:
+    """What other tests left behind is not looked at: a broker is a process of its own."""
+    put_aside()
+
+
 @contextmanager
 def collected_before() -> Iterator[None]:
-    """What other tests left behind is not looked at: a broker is a process of its own."""
     gc.collect()
-    gc.freeze()
     try:
         yield
     finally:
         keep_collections_small(False)
-        gc.unfreeze()
 
 
 def with_arrays() -> list[Any]:

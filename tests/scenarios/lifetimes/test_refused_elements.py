@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pytest
 from tests.hostile.values import ArrayPlace, Blowing, Known, array_places
+from tests.kit.heap import put_aside
 from tests.scenarios.lifetimes.lives import SMALL
 from tests.scenarios.one_broker import Scene, Wire
 
@@ -38,6 +39,7 @@ def garbage() -> Iterator[list[Any]]:
         gc.set_debug(0)
         gc.garbage.clear()
         gc.unfreeze()
+        put_aside()
         gc.enable()
 
 

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.kit.heap import put_aside
 
 from odradek.broker.collector import SurvivorFreezer
 
@@ -60,7 +61,7 @@ def heap() -> Iterator[Heap]:
     finally:
         gc.callbacks.remove(aside)
         gc.unfreeze()
-        gc.collect()
+        put_aside()
 
 
 def looked_at(node: Node) -> bool:

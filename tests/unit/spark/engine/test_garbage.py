@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
+from tests.kit.heap import put_aside
 
 from odradek.spark.engine.worker_garbage import LoadedModules
 
@@ -46,6 +47,7 @@ def collector() -> Iterator[None]:
     """The process's own, as it was before."""
     yield
     gc.unfreeze()
+    put_aside()
 
 
 def test_what_is_loaded_is_left_out_once(loaded: LoadedModules, calls: Calls) -> None:
