@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from itertools import chain
 from types import ModuleType
 from typing import Any, Final
 
@@ -24,10 +26,14 @@ def held() -> Counter[str]:
     """The number of objects of each of our types, "module.Class"; and for each attribute that holds a container, the sum of its
     lengths in all instances, "module.Class.attribute".
 
-    Run it with the collector off: then a cycle that nothing refers to counts, too.
+    Run it with the collector off: then a cycle that nothing refers to counts, too. What was put aside (`gc.freeze`) counts only
+    where a module has it.
     """
     counts: Counter[str] = Counter()
-    for thing in gc.get_objects():
+    of_modules = _of_modules()
+    known = set(map(id, of_modules))
+    alive = gc.get_objects()  # before any list is made that would hold itself then
+    for thing in chain(of_modules, (thing for thing in alive if id(thing) not in known)):
         cls = type(thing)
         module = cls.__module__
         if not isinstance(module, str) or not module.startswith(_OURS) or module.startswith(_DECLARATIONS):
@@ -39,6 +45,13 @@ def held() -> Counter[str]:
         for attribute, length in _lengths(thing):
             counts[f"{name}.{attribute}"] += length
     return counts
+
+
+def _of_modules() -> list[Any]:
+    """Returns the values of our modules, such as caches, each once. Modules were imported before all was put aside."""
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith(_OURS)]
+    values = [value for module in modules for value in vars(module).values()]
+    return list({id(value): value for value in values}.values())
 
 
 def _lengths(thing: Any) -> Iterator[tuple[str, int]]:
