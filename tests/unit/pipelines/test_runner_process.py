@@ -92,11 +92,22 @@ def test_a_runner_ends_when_its_supervisor_is_gone(tmp_path: Path) -> None:
     eventually(lambda: not runner.is_running() or runner.status() == "zombie")
 
 
-def test_a_command_that_is_not_there_leaves_no_pipe_open() -> None:
-    before = len(os.listdir("/proc/self/fd"))
+def test_a_command_that_is_not_there_leaves_no_pipe_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[int] = []
+    pipe = os.pipe
+
+    def noted() -> tuple[int, int]:
+        ends = pipe()
+        opened.extend(ends)
+        return ends
+
+    monkeypatch.setattr(os, "pipe", noted)
     with pytest.raises(FileNotFoundError):
         RunnerProcess(lambda commands, reports: ["/no/such/program"])
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert opened
+    for descriptor in opened:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import gc
 import os
 import sys
 import threading
@@ -187,27 +186,39 @@ async def test_trouble_with_the_end_of_one_group_keeps_no_other_waiting(
     assert [type(error) for error in reported] == [ZeroDivisionError]
 
 
-async def test_a_close_waits_for_what_was_begun_and_gives_descriptors_and_threads_back(
-    tmp_path: Path,
-) -> None:
-    threads_before, descriptors_before = threads_of_process(), len(os.listdir("/proc/self/fd"))
-    syncs = opened_syncs(2)
-    files = written(tmp_path, 8)
+ALONE = """
+import asyncio, gc, os
+from odradek.runtime.real import PosixDisk
+from odradek.runtime.real_syncs import thread_syncs
+def opened():
+    return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+"""
+
+
+def run_alone(script: str, **variables: str) -> None:
+    """Runs the rest of a script in a process of its own, where no other test has threads or descriptors that come and go."""
+    environment = os.environ | variables
+    assert os.spawnve(os.P_WAIT, sys.executable, [sys.executable, "-c", ALONE + script], environment) == 0
+
+
+def test_a_close_waits_for_what_was_begun_and_gives_descriptors_and_threads_back(tmp_path: Path) -> None:
+    run_alone(f"""
+async def story():
+    descriptors, threads = opened()
+    syncs = thread_syncs(2)
+    files = [PosixDisk().open({str(tmp_path)!r} + f"/{{number}}", create=True) for number in range(8)]
     groups = [syncs.begin(files, lambda group: None) for _ in range(6)]
-    assert threads_of_process() - threads_before == 2
+    assert opened()[1] - threads == 2
     syncs.close()
     assert all(group is not None and group.is_over for group in groups)
     assert syncs.begin(files, lambda group: None) is None
     syncs.close()
-    assert threads_of_process() == threads_before
     for file in files:
         file.close()
     del groups
-    assert len(os.listdir("/proc/self/fd")) == descriptors_before
-
-
-def threads_of_process() -> int:
-    return len(os.listdir("/proc/self/task"))
+    assert opened() == (descriptors, threads), (opened(), descriptors, threads)
+asyncio.run(story())
+""")
 
 
 def test_two_loops_in_one_process_do_not_share_and_a_new_loop_takes_over_from_a_closed_one(
@@ -259,26 +270,25 @@ def test_two_runtimes_sync_on_two_loops_at_once(tmp_path: Path) -> None:
 
 
 def test_threads_that_no_one_closed_end_with_their_owner(tmp_path: Path) -> None:
-    threads_before = threads_of_process()
-
-    async def story() -> None:
-        await synced(opened_syncs(), written(tmp_path))
-
-    asyncio.run(story())
-    gc.collect()
-    assert threads_of_process() == threads_before
+    run_alone(f"""
+async def story():
+    syncs = thread_syncs(4)
+    over = asyncio.get_running_loop().create_future()
+    assert syncs.begin([PosixDisk().open({str(tmp_path / "file")!r}, create=True)], over.set_result) is not None
+    await over
+before = opened()
+asyncio.run(story())
+gc.collect()
+assert opened() == before, (before, opened())
+""")
 
 
 def test_an_owner_that_is_dropped_with_syncs_under_way_is_collected_once_they_are_over(
     tmp_path: Path,
 ) -> None:
     """Freed memory is overwritten here, so that a thread which still uses some of it crashes the process."""
-    script = f"""
-import asyncio, gc, os
-from odradek.runtime.real import PosixDisk
-from odradek.runtime.real_syncs import thread_syncs
-def opened():
-    return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+    run_alone(
+        f"""
 async def story():
     syncs = thread_syncs(1)
     file = PosixDisk().open({str(tmp_path / "file")!r}, create=True)
@@ -289,9 +299,9 @@ before = opened()
 asyncio.run(story())
 gc.collect()
 assert opened() == before, (before, opened())
-"""
-    environment = os.environ | {"PYTHONMALLOC": "debug"}
-    assert os.spawnve(os.P_WAIT, sys.executable, [sys.executable, "-c", script], environment) == 0
+""",
+        PYTHONMALLOC="debug",
+    )
 
 
 def test_a_process_that_is_forked_off_begins_nothing_and_ends_without_waiting(tmp_path: Path) -> None:
