@@ -262,7 +262,9 @@ def test_an_acceptance_after_the_lock_has_ended_is_refused(queue: Queue, kind: s
     queue.fill(1)
     late, quick = queue.member(kind), queue.member(other)
     assert late.poll() == [(0, "0", 1)]
-    assert quick.poll() == [(0, "0", 2)]
+    [again] = quick.poll()
+    assert (again.offset, again.value) == (0, "0")
+    assert again.delivery_count >= 2  # more where a fetch that Java's left at the broker came first
     late.acknowledge("ACCEPT", 0)
     assert late.commit() == ["INVALID_RECORD_STATE"]
     quick.acknowledge("ACCEPT", 0)
