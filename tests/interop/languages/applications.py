@@ -1,4 +1,5 @@
-"""Frameworks that applications are written in: `python -m tests.interop.languages.applications` (`make interop` does it).
+"""Frameworks that applications are written in: `python -m tests.interop.languages.applications [NAME ...]` (`make interop`
+builds all, CI Kafka Streams).
 
 Kafka Streams, with what it needs; a virtual environment with FastStream and Quix Streams; another with Spark and Spark's own
 connector; ksqlDB's client of Node: outside the repository and the project's own environment, because they bring versions of
@@ -135,4 +136,4 @@ APPLICATIONS = {
 }
 
 if __name__ == "__main__":
-    sys.exit(main(APPLICATIONS.values()))
+    sys.exit(main([APPLICATIONS[name] for name in sys.argv[1:] or APPLICATIONS]))

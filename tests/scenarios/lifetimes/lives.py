@@ -135,7 +135,7 @@ async def _delete_group(wire: Wire, group: str) -> None:
 
 
 async def consumer_group(scene: Scene, wire: Wire, number: int) -> None:
-    """Of the KIP-848 protocol."""
+    """A member joins a group of the consumer protocol (KIP-848), commits and leaves; the group is deleted."""
     group = f"consumer-{number}"
     async with _connection(scene) as own:
         beat = ConsumerGroupHeartbeatRequest(

@@ -65,7 +65,7 @@ async def test_refused_elements_leave_no_cycles(scene: Scene, garbage: list[Any]
 async def _cycles(
     scene: Scene, blowing: Blowing, api: Api, place: ArrayPlace, are_equal: bool, garbage: list[Any]
 ) -> Counter[str]:
-    """By type, what one request leaves; frames by their functions."""
+    """Returns how many objects of each type one request leaves; frames are counted by their functions."""
     version = api.versions.max
     request = blowing.request(api.request, version, place, count=_COUNT, are_equal=are_equal)
     gc.collect()

@@ -53,7 +53,7 @@ class TransactionalProducer:
         return ErrorCode.of(response.error_code)
 
     async def until_timeout(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Until the coordinator is there, and done with what was before."""
+        """Returns the first response after the coordinator is there and has ended what was before."""
         return await until(call, holds=lambda response: response.error_code not in BUSY)
 
     async def add(self, topic: str, *partitions: int, version: int = 3) -> list[ErrorCode]:

@@ -43,11 +43,8 @@ def _is_generated(rows: DataFrame) -> bool:
     return "*(" in plan.getvalue()
 
 
-@pytest.fixture
-def numbers(session: SparkSession, servers: str, new_topic: Callable[..., Any]) -> tuple[Any, DataFrame]:
-    """A topic, and its stream of numbers."""
-    topic = new_topic(1)
-    rows = (
+def numbers_of(session: SparkSession, servers: str, topic: Any) -> DataFrame:
+    return (
         session.readStream.format("odradek")
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", topic.name)
@@ -55,7 +52,13 @@ def numbers(session: SparkSession, servers: str, new_topic: Callable[..., Any]) 
         .load()
         .select(sf.decode("value", "utf-8").cast("bigint").alias("n"))
     )
-    return topic, rows
+
+
+@pytest.fixture
+def numbers(session: SparkSession, servers: str, new_topic: Callable[..., Any]) -> tuple[Any, DataFrame]:
+    """A topic, and its stream of numbers."""
+    topic = new_topic(1)
+    return topic, numbers_of(session, servers, topic)
 
 
 @pytest.fixture
@@ -72,14 +75,7 @@ def test_code_is_generated_for_many_records_alone(
     session: SparkSession, servers: str, new_topic: Callable[..., Any], tmp_path: Any
 ) -> None:
     topic = new_topic(2)
-    rows = (
-        session.readStream.format("odradek")
-        .option("kafka.bootstrap.servers", servers)
-        .option("subscribe", topic.name)
-        .option("startingOffsets", "earliest")
-        .load()
-        .select(sf.decode("value", "utf-8").cast("bigint").alias("n"))
-    )
+    rows = numbers_of(session, servers, topic)
     batches: list[tuple[int, tuple[str | None, ...]]] = []
     sums: list[int] = []
 

@@ -50,7 +50,7 @@ class Pipe:
 
 
 class FileOf:
-    """As much of a `DiskFile` as `FileSyncs` uses."""
+    """Has the part of a `DiskFile` that `FileSyncs` uses: its descriptor."""
 
     def __init__(self, descriptor: OpenDescriptor | None) -> None:
         self._descriptor = descriptor
