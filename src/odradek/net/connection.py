@@ -10,9 +10,10 @@ A connection that sends many requests at once is served for a millisecond or so,
 
 Limits keep memory bounded. A connection with `in_flight_max` unanswered requests, one whose peer does not read what was
 written, or one that waits for a `HeldReply` reply (a long poll, whose answer may be large) is not served, nor read from, until
-that is over. Frames already received wait in `_backlog`, at most one buffer's worth. (Who makes such a reply may want to know
-that there are some, see `on_next`: then one buffer is read.) A frame larger than the receive buffer is received as far as the
-server's budget for all connections allows (`frame_shares.py`), and counts there until its request is answered.
+that is over (`serving_gate.py`). Frames already received wait in `_backlog`, at most one buffer's worth. (Who makes such a
+reply may want to know that there are some, see `on_next`: then one buffer is read.) A frame larger than the receive buffer is
+received as far as the server's budget for all connections allows (`frame_shares.py`), and counts there until its request is
+answered.
 
 Peers that leave are noticed even while nothing is read (`hangups.py`). A part of a frame counts as activity in steps of
 `_ACTIVE_BYTES`: a peer that trickles is idle.
@@ -30,13 +31,14 @@ from odradek.model.errors import KafkaError
 from odradek.net.connection_owner import ConnectionFigures, ConnectionLoad
 from odradek.net.frame_shares import FrameShares
 from odradek.net.hangups import HangUp
-from odradek.net.listening import acknowledge_now, endpoint_of, set_options
 from odradek.net.outgoing import Outgoing, break_own_cycle
+from odradek.net.peer_admission import admit, identify, note_failed_handshake
 from odradek.net.replies import NOT_SERVED, HeldReply, PeerError, Reply, ReplyQueue, ReplySlot
+from odradek.net.serving_gate import ServingGate
 from odradek.protocol.api import BROKER_SOFTWARE
 from odradek.protocol.framing import RECEIVE_BYTES_MAX, FrameReader
 from odradek.runtime.prompt import PromptFuture
-from odradek.security.principals import UNKNOWN_REQUESTER, Requester, by_certificate
+from odradek.security.principals import UNKNOWN_REQUESTER, Requester
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
@@ -52,8 +54,6 @@ _ENOUGH_BYTES: Final = 64 * 1024
 """The number of unsent bytes from which the next request waits until they are sent."""
 LINGER_SECONDS: Final = 5.0
 _ACTIVE_BYTES: Final = 64 * 1024
-_PARKED_BYTES_MAX: Final = 1024 * 1024
-"""A connection whose requests that wait for their answers hold more than this is not served further."""
 
 
 class RequestHandler(Protocol):
@@ -66,7 +66,9 @@ class RequestHandler(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """One accepted connection; made by `Server`, used on the event loop only."""
 
-    def __init__(self, server: ConnectionOwner, handler: RequestHandler, listener: OpenListener) -> None:
+    def __init__(
+        self, server: ConnectionOwner[Connection], handler: RequestHandler, listener: OpenListener
+    ) -> None:
         self._server = server
         frame_bytes_max = server.limits.frame_bytes_max
         if listener.first_frames_bytes_max is not None:
@@ -77,23 +79,17 @@ class Connection(asyncio.BufferedProtocol):
         self._trickled_bytes = 0
         self._part_began = 0.0
         """The time when the first part of the frame came that is not complete; 0 without one."""
-        self._in_flight_max = server.limits.in_flight_max
         self.listener = listener
         self._transport: asyncio.Transport | None = None
         self._sending: Outgoing | None = None
         self._backlog: deque[tuple[float, memoryview]] = deque()
         """Frames, with the times of their arrival."""
         self._replies = ReplyQueue(server.now)
+        self._gate = ServingGate(server, self._replies)
         self.figures: Final = ConnectionFigures()
         self._serving = False
-        self._held: ReplySlot | None = None
-        self._pipeline: int | None = None
-        """The pipeline of the requests that wait for their answers."""
-        self._mute: asyncio.TimerHandle | None = None
         self._lingering: asyncio.TimerHandle | None = None
-        self._turn: asyncio.Future[None] | None = None
-        """This connection's turn in the queue of connections with much work."""
-        self._peer_reads = self._reading = True
+        self._reading = True
         self._closing = self._peer_finished = self._finishing = False
         self.peer_host, self.peer_port = "", 0
         self.local_host, self.local_port = "", 0
@@ -120,42 +116,16 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_admitted and not self.accepted(transport):
             return
         self._sending = Outgoing(transport, on_full=self.pause_writing, on_room=self._room)
-        if self.listener.tls is not None:
-            acknowledge_now(transport)
-            principal = self.listener.tls.principal_of(transport.get_extra_info("peercert"))
-            self.requester = by_certificate(principal, self.peer_host)
-            if principal is None:
-                _log.warning(
-                    "connection_refused", peer=self.peer, reason="its certificate names no principal"
-                )
-                self._server.failed_handshakes[self.listener.name] += 1
-                self.abort()
+        identify(self, self._server, transport)
 
     def accepted(self, transport: asyncio.Transport) -> bool:
         """Takes in the peer; its TLS handshake may not be finished. Returns False when it may not stay."""
         self._transport, self._is_admitted = transport, True
-        self.peer_host, self.peer_port = endpoint_of(transport.get_extra_info("peername"))
-        self.local_host, self.local_port = endpoint_of(transport.get_extra_info("sockname"))
-        self.requester = Requester(host=self.peer_host)
-        sock = transport.get_extra_info("socket")
-        if sock is not None:
-            set_options(sock, self._server.limits)
-        refusal = self._server.admit(self)
-        if refusal is not None:
-            _log.warning("connection_refused", peer=self.peer, reason=refusal)
-            self._closing = True
-            transport.abort()
-            return False
-        delay_seconds, over_limit = self._server.pace(self.peer_host)
-        if delay_seconds > 0:
-            self._delay(delay_seconds, over_limit=over_limit)
-        return True
+        return admit(self, self._server, transport)
 
     def handshake_ended(self, failure: TlsFailure | None) -> None:
-        if failure is not None and self.listener.tls is not None and not self._closing:
-            reason = self.listener.tls.explain(failure.code, failure.verify_code, str(failure))
-            _log.warning("tls_handshake_failed", peer=self.peer, reason=reason)
-            self._server.failed_handshakes[self.listener.name] += 1
+        if failure is not None and not self._closing:
+            note_failed_handshake(self, self._server, failure)
 
     def log_in(self, requester: Requester) -> None:
         """Sets the requester of a client that has logged in, and allows it frames of the usual size."""
@@ -167,11 +137,9 @@ class Connection(asyncio.BufferedProtocol):
             _log.warning("frame_cut_short", peer=self.peer, bytes=self._reader.pending_bytes)
         self._closing = True
         self._replies.cancel()
-        for timer in (self._mute, self._lingering):
-            if timer is not None:
-                timer.cancel()
-        if self._turn is not None:
-            self._turn.cancel()
+        self._gate.close()
+        if self._lingering is not None:
+            self._lingering.cancel()
         self._let_go_of_memory()
         self._server.forget(self)
         for tell in list(self.on_lost.values()):
@@ -295,7 +263,7 @@ class Connection(asyncio.BufferedProtocol):
         return None if self._transport is None else self._transport.get_extra_info("hung_up")
 
     def pause_writing(self) -> None:
-        self._peer_reads = False
+        self._gate.peer_reads = False
         self._update_reading()
 
     def resume_writing(self) -> None:
@@ -304,7 +272,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _room(self) -> None:
         """Continues after the peer took everything that was written."""
-        self._peer_reads = True
+        self._gate.peer_reads = True
         self._replies.sent()
         self.last_active = self._server.now()
         self._server.answers.forget(self)
@@ -352,26 +320,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def mute_for(self, seconds: float) -> None:
         """Serves and reads nothing more for a while; earlier requests are answered. The longest of several counts."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
-        if self._mute is not None:
-            if self._mute.when() >= end:
-                return
-            self._mute.cancel()
-        self._mute = loop.call_at(end, self._unmute)
+        self._gate.mute_for(seconds, self._serve_backlog)
         self._update_reading()
-
-    def _unmute(self) -> None:
-        self._mute = None
-        self._serve_backlog()
-
-    def _delay(self, seconds: float, *, over_limit: bool) -> None:
-        """Delays a connection, because too many were made lately, or closes it then (of an address over its own limit)."""
-        self.mute_for(seconds)
-        if over_limit:
-            _log.warning("connection_refused", peer=self.peer, reason="connection_creation_rate reached")
-            self.is_dropped = True
-            asyncio.get_running_loop().call_later(min(seconds, LINGER_SECONDS), self.abort)
 
     def finish(self) -> None:
         """Serves nothing more; closes once the requests under way are answered.
@@ -407,13 +357,13 @@ class Connection(asyncio.BufferedProtocol):
         if self._serving:  # resume_writing may come from inside a write
             return
         self._serving = True
-        turn = None
+        gate, turn = self._gate, None
         try:
             while (
                 self._backlog
                 and not self._closing
-                and self._may_serve()
-                and self._may_begin(self._backlog[0][1])
+                and gate.may_serve()
+                and gate.may_begin(self._backlog[0][1])
             ):
                 self.figures.arrived_at, frame = self._backlog.popleft()
                 self._serve(frame)
@@ -423,47 +373,15 @@ class Connection(asyncio.BufferedProtocol):
                     if self._backlog:  # a lone request costs no look at the clock
                         turn = self._server.turns.begin()
                 elif turn.is_over and self._backlog:
-                    self._turn = self._server.turns.queue()
-                    self._turn.add_done_callback(self._in_turn)
+                    gate.queue(self._serve_backlog)
         finally:
             self._serving = False
         if self._replies.ready_bytes or self._peer_finished or self._finishing:
             self._write_out()
-        if self._backlog and self._held is not None:
+        if self._backlog and gate.held is not None:
             for tell in list(self.on_next.values()):
                 tell()
         self._update_reading()
-
-    def _in_turn(self, queued: asyncio.Future[None]) -> None:
-        self._turn = None
-        if not queued.cancelled():
-            self._serve_backlog()
-
-    def _may_serve(self) -> bool:
-        if self._finishing or self._held is not None or self._mute is not None or self._turn is not None:
-            return False
-        replies, slots = self._replies, self._replies.slots
-        if not slots or not self._peer_reads:
-            return self._peer_reads
-        has_room = len(slots) < self._in_flight_max and replies.parked_bytes < _PARKED_BYTES_MAX
-        return has_room and self._overlaps
-
-    @property
-    def _may_wait(self) -> bool:
-        """A small request may be received early: most peers send none, and each pause would cost two system calls."""
-        is_free = self._peer_reads and self._held is None and self._mute is None and self._turn is None
-        return is_free and len(self._replies.slots) == 1 and not self._reader.large_frame_bytes
-
-    @property
-    def _overlaps(self) -> bool:
-        """Some request may begin before those that wait are answered."""
-        return self._pipeline is not None or self.client_software[0] == BROKER_SOFTWARE
-
-    def _may_begin(self, frame: memoryview) -> bool:
-        """Returns whether the request of this frame cannot miss the effect of an unanswered one of this connection."""
-        if not self._replies.slots or self.client_software[0] == BROKER_SOFTWARE:
-            return True
-        return self._pipeline is not None and self._server.pipeline_of(frame) == self._pipeline
 
     def _serve(self, frame: memoryview) -> None:
         self._keeps_frame = True
@@ -505,18 +423,19 @@ class Connection(asyncio.BufferedProtocol):
             return False
         slot = self._replies.add(share, self.figures.served)
         if isinstance(reply, HeldReply):
-            self._held = slot
+            self._gate.held = slot
             reply = reply.chunks
         if share is None and self._keeps_frame:
             self._replies.park(slot, len(frame))
-        self._pipeline = self._server.pipeline_of(frame)
+        self._gate.pipeline = self._server.pipeline_of(frame)
+        self._gate.is_of_broker = self.client_software[0] == BROKER_SOFTWARE
         slot.pending = reply if isinstance(reply, PromptFuture) else asyncio.ensure_future(reply)
         slot.pending.add_done_callback(partial(self._later, slot))
         return not slot.done
 
     def _later(self, slot: ReplySlot, future: PendingReply) -> None:
-        if self._held is slot:
-            self._held = None
+        if self._gate.held is slot:
+            self._gate.held = None
         if future.cancelled():
             # By us, when the connection is lost; else the work was given up: no answer will ever come, nor one behind it.
             self._drop("the broker gave up a request", slot)
@@ -546,7 +465,7 @@ class Connection(asyncio.BufferedProtocol):
             self.last_active = self._server.now()
             chunks = self._replies.drain(self.last_active)
             self._sending.write(chunks, total_bytes)
-            if self._peer_reads:
+            if self._gate.peer_reads:
                 self._replies.sent()
             else:
                 self._count_unread()
@@ -568,7 +487,12 @@ class Connection(asyncio.BufferedProtocol):
         return 0 if self._sending is None else self._sending.sent_bytes
 
     def _update_reading(self) -> None:
-        is_of_use = self._may_serve() or self._may_wait or (self._held is not None and bool(self.on_next))
+        gate = self._gate
+        is_of_use = (
+            gate.may_serve()
+            or (gate.may_wait and not self._reader.large_frame_bytes)
+            or (gate.held is not None and bool(self.on_next))
+        )
         wanted = self._finishing or (not self._backlog and is_of_use and not self._shares.is_starved)
         if wanted == self._reading or self._transport is None or self._transport.is_closing():
             return

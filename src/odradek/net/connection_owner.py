@@ -4,33 +4,41 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from odradek.net.hangups import Hangups
+    from odradek.net.hangups import Hangups, Pausable
     from odradek.net.listening import ServerLimits
     from odradek.net.request_budget import RequestBudget
     from odradek.net.unread_answers import UnreadAnswers
     from odradek.runtime.turns import Turns
 
 
-class ConnectionOwner(Protocol):
-    """The server's face to a connection that it accepted."""
+ConnectionT = TypeVar("ConnectionT", bound="Pausable")
+
+
+class RequestTerms(Protocol):
+    """The server's terms for the order of a connection's requests."""
 
     limits: ServerLimits
-    now: Callable[[], float]
     turns: Turns
-    requests: RequestBudget
-    answers: UnreadAnswers
-    hangups: Hangups[Any]
-    failed_handshakes: Counter[str]
-    pace: Callable[[str], tuple[float, bool]]
     pipeline_of: Callable[[memoryview], int | None]
 
-    def admit(self, connection: Any) -> str | None:
+
+class ConnectionOwner(RequestTerms, Protocol[ConnectionT]):
+    """The server's face to a connection that it accepted."""
+
+    now: Callable[[], float]
+    requests: RequestBudget
+    answers: UnreadAnswers
+    hangups: Hangups[ConnectionT]
+    failed_handshakes: Counter[str]
+    pace: Callable[[str], tuple[float, bool]]
+
+    def admit(self, connection: ConnectionT) -> str | None:
         """Counts a new connection; returns why it may not stay, or None."""
 
-    def forget(self, connection: Any) -> None: ...
+    def forget(self, connection: ConnectionT) -> None: ...
 
     def watch(self) -> None:
         """Checks paused connections and shared memory from now on."""

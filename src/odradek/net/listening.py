@@ -1,9 +1,7 @@
-"""The settings of a server: where it listens, and its limits; and what its sockets are set to."""
+"""The settings of a server: where it listens, and its limits."""
 
 from __future__ import annotations
 
-import asyncio
-import socket
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -62,30 +60,3 @@ class OpenListener:
     """Returns what serves a connection's frames (`RequestHandler`) where clients have to log in."""
     first_frames_bytes_max: int | None = None
     """The largest frame until the client has logged in."""
-
-
-def endpoint_of(address: object) -> tuple[str, int]:
-    """Returns (host, port) of a socket address; IPv4-mapped IPv6 addresses in their IPv4 form."""
-    if isinstance(address, tuple) and len(address) >= 2:
-        return str(address[0]).removeprefix("::ffff:"), int(address[1])
-    return "local", 0
-
-
-def acknowledge_now(transport: asyncio.BaseTransport) -> None:
-    """Lets TCP acknowledge received bytes at once, where the system has an option for it.
-
-    A handshake of TLS 1.3 ends with bytes of the client, to which nothing is sent: TCP would acknowledge them 40 ms later, and
-    a client with Nagle's algorithm (librdkafka has it on) would hold back its first request until then.
-    """
-    sock = transport.get_extra_info("socket")
-    if sock is not None and hasattr(socket, "TCP_QUICKACK") and sock.family != socket.AF_UNIX:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
-
-
-def set_options(sock: socket.socket, limits: ServerLimits) -> None:
-    """Sets the options of an accepted connection's socket."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if limits.send_buffer_bytes > 0:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
-    if limits.receive_buffer_bytes > 0:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_bytes)
