@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from odradek.broker.background_work import BackgroundWork, Round
+from odradek.broker.background_work import BackgroundWork
 from odradek.broker.cluster.disk_identity import DiskIdentity
 from odradek.broker.cluster.endpoints import registration, server_limits
 from odradek.broker.cluster.image_age import bounded_age
@@ -16,32 +16,31 @@ from odradek.broker.cluster.link import ClusterLink
 from odradek.broker.coordinators.producer_ids import ControllerIdBlocks, ProducerIds
 from odradek.broker.coordinators.runtime import CoordinatorRuntime
 from odradek.broker.handlers import Handlers
+from odradek.broker.image_changes import ImageChanges
 from odradek.broker.replica_wiring import Proposals, fetchers
 from odradek.broker.replicas.log_dir_moves import LogDirMoves
 from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.broker.requests.context import BrokerContext, CoordinatorKinds
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.throttling import quota_terms
-from odradek.broker.security.listeners import CERTIFICATES_LOOK_SECONDS, KEYS_LOOK_SECONDS, SecureListeners
+from odradek.broker.security.listeners import SecureListeners
 from odradek.broker.sessions.fetch_sessions import FetchSessions
 from odradek.broker.stores import OpenRegistry, first_image, open_stores
+from odradek.broker.upkeep import Upkeep
 from odradek.cluster.availability import TopicRules
 from odradek.cluster.controller.controller import Controller
 from odradek.cluster.controller.maintenance import policy_of
-from odradek.cluster.documents import BROKER
-from odradek.cluster.image import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, ClusterImage, differ
+from odradek.cluster.image import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from odradek.cluster.planning import ClusterDefaults
 from odradek.cluster.sync import BrokerReport
 from odradek.config.access import DEFAULT_PRINCIPAL_BUILDER
 from odradek.config.broker import BrokerConfig
 from odradek.config.listening.listeners import format_address
-from odradek.config.loading import reconfigured
 from odradek.config.topic import topic_config
-from odradek.model.errors import KafkaError, OdradekError
 from odradek.model.ids import BrokerId
 from odradek.model.lazy import lazy
 from odradek.net.server import Server
-from odradek.registry import Registry, RegistryConflict, RegistryError
+from odradek.registry import Registry
 from odradek.registry.election import Term
 from odradek.replication.leader_role import IsrCounts
 from odradek.replication.partition import ReplicationContext as ReplicaMembership
@@ -77,13 +76,6 @@ _log = events.get("broker")
 _DRAIN_SECONDS: Final = 5.0
 _PEER_SECONDS: Final = 30.0
 _SESSION_EVICTION_SECONDS: Final = 120.0
-_STORAGE_CHECK_SECONDS: Final = 2.0
-_DISKS_CHECK_SECONDS: Final = 2.0
-_LAST_WORD_SECONDS: Final = 2.0
-_MADE_LOGS_SECONDS: Final = 1.0
-_FLUSH_CHECK_SECONDS: Final = 0.5
-_EXTENTS_SECONDS: Final = 1.0
-"""What was acknowledged since may be cut without notice if a disk loses it just when the broker crashes."""
 
 
 class _Closing(Protocol):
@@ -105,9 +97,8 @@ class Broker:
         self._ending = asyncio.Lock()
         self._directories: LogManager | None = None
         self._registry: Registry | None = None
-        self._identity: DiskIdentity | None = None
-        """The record of this broker's disks; None until the broker is registered."""
-        self._seen_end_offsets = 0
+        self._upkeep: Upkeep | None = None
+        """The recurring work, and the record of this broker's disks; None until the broker is registered."""
         self._cluster: ClusterLink | None = None
         self._replicas: ReplicaManager | None = None
         self._server: Server | None = None
@@ -117,6 +108,9 @@ class Broker:
         self._coordinators = CoordinatorRuntime()
         self._kinds: CoordinatorKinds | None = None
         self._own_listeners: SecureListeners | None = None
+        self._changes = ImageChanges(
+            config, runtime, listeners=lambda: self._listeners, server=lambda: self._server
+        )
         self._handlers = Handlers()
         self._trail: AuditTrail | None = None
         self.isr_counts: Final = IsrCounts()
@@ -172,7 +166,7 @@ class Broker:
     def watch_loop(self) -> None:
         """Notice from now on, until the broker stops, when something holds the event loop. Not in the simulator: it looks
         with a thread of its own."""
-        limit_ms = self._current_config().server.odradek_loop_held_warn_ms
+        limit_ms = self._changes.current_config().server.odradek_loop_held_warn_ms
         if self.loop_watch is None and limit_ms > 0:
             self.loop_watch = loop_monitor.watch_loop(limit_ms / 1000, self._runtime.clock.monotonic)
 
@@ -195,22 +189,23 @@ class Broker:
             registry,
             image,
             broker_id=me,
-            apply=self._apply,
+            apply=self._changes.apply,
             request_timeout_s=_PEER_SECONDS,
             security=self._listeners.to_others,
             control_planes=self._listeners.possible_control_planes,
             image_age=bounded_age(self._config.access, runtime.clock.monotonic),
         )
-        config = self._with_dynamic(image)
+        config = self._changes.configured(image)
         replicas = self._replicas = self._new_replicas(config, cluster, directories, me)
         context = self._context = self._new_context(config, cluster, replicas, me)
+        self._changes.begin(context)
         context.quotas.update(image.client_quotas)
         self._listeners.observers.append(context.logins.note)
         if context.authorizer is not None:
             authorizers.update_acls(context.authorizer, image)
             context.gate = gate.Gate(context, context.authorizer, image_age=cluster.image_age)
         if config.audit.sinks:
-            self._trail = audit_wiring.begin_audit(context, me, self._current_config)
+            self._trail = audit_wiring.begin_audit(context, me, self._changes.current_config)
             self._listeners.observers.append(partial(audit_wiring.note_login, self._trail))
             if context.gate is not None and context.audit is not None:
                 context.gate.report_to(context.audit.refused)
@@ -230,9 +225,9 @@ class Broker:
         await replicas.load(image, config, await identity.load())
         await self._listen(context)
         await self._join(cluster, registry, directories, identity)
-        self._identity = identity
+        upkeep = self._upkeep = Upkeep(context, identity, self._listeners, self._trail)
         await self._listeners.make_first_users(cluster)
-        self.background.start(self._rounds(config, replicas))
+        self.background.start(upkeep.rounds(config))
         self.background.import_handlers(self._handlers)
         _log.info(
             "broker_started",
@@ -303,7 +298,7 @@ class Broker:
         defaults = ClusterDefaults(
             partition_count=config.topics.num_partitions,
             replication_factor=config.topics.default_replication_factor,
-            check_configs=lambda configs: _check_configs(configs, self._current_config()),
+            check_configs=lambda configs: _check_configs(configs, self._changes.current_config()),
             descriptors=self._runtime.descriptors,
             rules=TopicRules(
                 min_isr=inherited.min_insync_replicas,
@@ -321,7 +316,7 @@ class Broker:
                 apply=cluster.decided,
                 term=term,
                 clock=self._runtime.clock,
-                maintenance=lambda: policy_of(self._current_config()),
+                maintenance=lambda: policy_of(self._changes.current_config()),
                 known=cluster.image if cluster.has_applied else None,
             )
 
@@ -346,7 +341,7 @@ class Broker:
         replicas: ReplicaManager,
         producer_ids: ProducerIds,
     ) -> CoordinatorKinds:
-        runtime, config = self._runtime, self._current_config
+        runtime, config = self._runtime, self._changes.current_config
         groups = coordinators.expect(
             CONSUMER_OFFSETS,
             lambda: coordinators_groups.add_groups(coordinators, runtime, config, lambda: cluster.image),
@@ -412,9 +407,7 @@ class Broker:
             await self._stop(drain_seconds)
 
     async def _stop(self, drain_seconds: float) -> None:
-        watch, self.loop_watch = self.loop_watch, None
-        if watch is not None:
-            watch.close()
+        self._end_upkeep()
         server, cluster, replicas = self._server, self._cluster, self._replicas
         registry, directories = self._registry, self._directories
         self._server = self._cluster = self._replicas = self._registry = self._directories = None
@@ -451,127 +444,22 @@ class Broker:
             if cluster is not None and drain_seconds > 0:
                 ending.push_async_callback(cluster.leave)
 
+    def _end_upkeep(self) -> None:
+        watch, self.loop_watch = self.loop_watch, None
+        if watch is not None:
+            watch.close()
+        if self._upkeep is not None:
+            self._upkeep.end()
+
+    async def _note_clean_end(self) -> None:
+        upkeep, self._upkeep = self._upkeep, None
+        if upkeep is not None:
+            await upkeep.note_clean_end()
+
     async def _end_audit(self) -> None:
         trail, self._trail = self._trail, None
         if trail is not None:
             await trail.close()
-
-    def _rounds(self, config: BrokerConfig, replicas: ReplicaManager) -> list[Round]:
-        storage, maintenance = config.storage, replicas.maintenance
-        audit = [] if self._trail is None else [Round("audit", audit_wiring.FLUSH_SECONDS, self._trail.flush)]
-        return [
-            *audit,
-            Round("retention", storage.log_retention_check_interval_ms / 1000, maintenance.apply_retention),
-            Round(
-                "checkpoints",
-                storage.log_flush_offset_checkpoint_interval_ms / 1000,
-                self._write_checkpoints,
-            ),
-            Round("extents", _EXTENTS_SECONDS, replicas.directories.write_extents),
-            Round("certificates", CERTIFICATES_LOOK_SECONDS, self._listeners.reload_certificates),
-            Round("issuer keys", KEYS_LOOK_SECONDS, self._listeners.refresh_keys),
-            Round("delegation tokens", config.delegation.expiry_check_interval_ms / 1000, self._sweep_tokens),
-            Round("storage", _STORAGE_CHECK_SECONDS, replicas.try_to_recover),
-            Round("disks", _DISKS_CHECK_SECONDS, replicas.check_disks),
-            Round("made logs", _MADE_LOGS_SECONDS, replicas.directories.record_created_logs),
-            Round(
-                "compaction", lambda: self._current_config().cleaner.backoff_ms / 1000, maintenance.compact
-            ),
-            Round("flush by time", _FLUSH_CHECK_SECONDS, maintenance.flush_by_time),
-            Round(
-                "replicas in sync",
-                config.replication.replica_lag_time_max_ms / 2000,
-                maintenance.check_in_sync_replicas,
-            ),
-            Round(
-                "share state",
-                config.share_coordinator.state_topic_prune_interval_ms / 1000,
-                self._prune_share_state,
-            ),
-        ]
-
-    async def _sweep_tokens(self) -> None:
-        if self._cluster is not None:
-            await self._listeners.remove_tokens_that_are_over(self._cluster)
-
-    # -- changes of the cluster
-
-    def _current_config(self) -> BrokerConfig:
-        return self._context.config if self._context is not None else self._config
-
-    def _with_dynamic(self, image: ClusterImage) -> BrokerConfig:
-        return reconfigured(self._config, *_dynamic(self._config, image))
-
-    async def _apply(self, before: ClusterImage, after: ClusterImage) -> asyncio.Future[None] | None:
-        broker = self._context
-        assert broker is not None, "the first image comes after the start"
-        if differ(before.client_quotas, after.client_quotas):
-            for _ in broker.quotas.updates(after.client_quotas):
-                await asyncio.sleep(0)
-        if broker.authorizer is not None and after.acls is not before.acls:
-            authorizers.update_acls(broker.authorizer, after)
-        if _dynamic(self._config, after) != _dynamic(self._config, before):
-            await self._reconfigure(broker, after)
-        logs = await broker.replicas.apply(before, after, broker.config)
-        gone = frozenset(before.topics.keys() - after.topics.keys())
-        broker.traffic.forget(gone)
-        if broker.cluster.leads:
-            broker.elections.note(before, after)
-        groups, shares = broker.kinds.groups.existing_parts, broker.kinds.shares.existing_parts
-        if gone and groups is not None:
-            await groups.service.topics_deleted(gone)
-        if gone and shares is not None:
-            await shares.service.topics_deleted(frozenset(before.topics[name].topic_id for name in gone))
-        return logs
-
-    async def _reconfigure(self, broker: BrokerContext, image: ClusterImage) -> None:
-        try:
-            config = self._with_dynamic(image)
-        except OdradekError as error:  # the controller took what this broker, with its own file, cannot
-            _log.error("settings_not_applied", reason=str(error))
-            return
-        broker.config = config
-        broker.quotas.update(image.client_quotas, quota_terms(config))
-        await broker.replicas.reconfigure(image, config)
-        self._listeners.reconfigure(config.security)
-        if self._server is not None:
-            self._server.limits = server_limits(config, self._runtime)
-
-    async def _prune_share_state(self) -> None:
-        shares = None if self._kinds is None else self._kinds.shares.existing_parts
-        if shares is not None:
-            await shares.service.prune()
-
-    async def _write_checkpoints(self) -> None:
-        replicas, cluster, identity = self._replicas, self._cluster, self._identity
-        if replicas is None or cluster is None:
-            return
-        await replicas.maintenance.write_checkpoints()
-        end_offsets = replicas.maintenance.end_offsets
-        if identity is not None and end_offsets != self._seen_end_offsets:
-            self._seen_end_offsets = end_offsets
-            try:
-                await identity.raise_generation()
-            except (RegistryConflict, RegistryError) as error:  # the next time
-                _log.info("generation_not_raised", reason=str(error))
-            except KafkaError as error:
-                cluster.give_up(error)
-
-    async def _note_clean_end(self) -> None:
-        """The logs are closed. What cannot be said now makes no difference to anyone who starts from these disks."""
-        identity, self._identity = self._identity, None
-        if identity is None:
-            return
-        try:
-            async with asyncio.timeout(_LAST_WORD_SECONDS):
-                await identity.raise_generation(is_clean=True)
-        except (OdradekError, TimeoutError) as error:
-            _log.warning("clean_end_not_noted", reason=str(error))
-
-
-def _dynamic(config: BrokerConfig, image: ClusterImage) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Returns the dynamic settings of all brokers, and of this one."""
-    return image.broker_configs, image.resource_configs.get((BROKER, str(config.server.node_id)), {})
 
 
 def _pace(broker: BrokerContext, host: str) -> tuple[float, bool]:
