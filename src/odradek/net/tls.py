@@ -17,7 +17,7 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from odradek.runtime.ports import Buffer
 
@@ -256,7 +256,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         position = 0
         try:
             while position < len(target):
-                count: Any = self._tls.read(len(target) - position, target[position:])
+                count = int(self._tls.read(len(target) - position, target[position:]))
                 if not count:
                     self._eof = True
                     break
@@ -424,15 +424,19 @@ class TlsTransport(asyncio.Transport):
         super().__init__()
         self._layer = layer
         self._plain = plain
-        self._tls_info: dict[str, Any] = {"ssl_object": tls, "sslcontext": context}
+        self._tls = tls
+        self._context = context
         self.is_gone = False
         self._is_closing = False
 
     def get_extra_info(self, name: str, default: object = None) -> object:
-        if name == "peercert":
-            return self._tls_info["ssl_object"].getpeercert() or default
-        if name in self._tls_info:
-            return self._tls_info[name]
+        match name:
+            case "peercert":
+                return self._tls.getpeercert() or default
+            case "ssl_object":
+                return self._tls
+            case "sslcontext":
+                return self._context
         return self._plain.get_extra_info(name, default)
 
     def is_closing(self) -> bool:

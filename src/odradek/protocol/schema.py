@@ -17,7 +17,7 @@ Treat messages as values; `replace` makes a changed copy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import (
     Any,
@@ -246,6 +246,11 @@ class Struct(metaclass=StructMeta):
             instance = cls()
             cls._default = instance  # type: ignore[attr-defined]
         return cast(Self, instance)
+
+    @classmethod
+    def of_values(cls, values: Mapping[str, object]) -> Self:
+        """Returns an instance with fields that are chosen by their names at run time; the others have their defaults."""
+        return cls(**values)
 
     def replace(self, **changes: Any) -> Self:
         """Returns a copy with some fields changed."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from odradek.model.lazy import lazy
 from odradek.records.faults import damaged, expands_too_far
@@ -26,12 +26,20 @@ _SIZE_GUESS: Final = 4
 _SIZE_GROWTH: Final = 4
 
 
+class _Compressor(Protocol):
+    def compress(self, data: Buffer, /) -> bytes: ...
+
+
+class _Decompressor(Protocol):
+    def decompress(self, data: Buffer, *, allow_extra_data: bool) -> bytes: ...
+
+
 class _Contexts(threading.local):
     """A context may be used by one thread at a time."""
 
     def __init__(self) -> None:
-        self.compressors: dict[int, Any] = {}
-        self.decompressor: Any = None
+        self.compressors: dict[int, _Compressor] = {}
+        self.decompressor: _Decompressor | None = None
 
 
 _contexts: Final = _Contexts()
@@ -54,8 +62,7 @@ def compress(data: Buffer, level: int) -> bytes:
     compressor = _contexts.compressors.get(level)
     if compressor is None:
         compressor = _contexts.compressors[level] = library.ZstdCompressor(level)
-    frame: bytes = compressor.compress(data)
-    return frame
+    return compressor.compress(data)
 
 
 def decompress(data: Buffer, allowed_bytes: int) -> Buffer:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from typing import Any, Protocol, TypeVar
+from collections.abc import Iterable
+from typing import Generic, Protocol, TypeVar
 
 from odradek.model.ids import Offset, TopicPartition
 
@@ -45,10 +46,10 @@ class AppendWatcher(Watcher[ReadableT], Protocol[ReadableT]):
         """Called when `added_bytes` bytes were appended."""
 
 
-W = TypeVar("W", bound=Watcher[Any])
+PartitionT = TypeVar("PartitionT", bound=Readable)
 
 
-class Readers:
+class Readers(Generic[PartitionT]):
     """The watchers of one partition, and the bytes between its marks."""
 
     __slots__ = (
@@ -63,14 +64,14 @@ class Readers:
         "_watchers",
     )
 
-    def __init__(self, partition: Readable) -> None:
+    def __init__(self, partition: PartitionT) -> None:
         self._partition_ref = weakref.ref(partition)  # it holds these readers
-        self._watchers: dict[Watcher[Any], None] = {}
-        self._committed: dict[Watcher[Any], None] = {}
-        self._replicas: dict[AppendWatcher[Any], None] = {}
+        self._watchers: dict[Watcher[PartitionT], None] = {}
+        self._committed: dict[Watcher[PartitionT], None] = {}
+        self._replicas: dict[AppendWatcher[PartitionT], None] = {}
         self.forget_bytes()
 
-    def _partition(self) -> Readable:
+    def _partition(self) -> PartitionT:
         partition = self._partition_ref()
         assert partition is not None, "a partition outlives what happens to it"
         return partition
@@ -87,7 +88,7 @@ class Readers:
 
     # -- watching
 
-    def watch(self, watcher: Watcher[Any], *, committed_only: bool) -> None:
+    def watch(self, watcher: Watcher[PartitionT], *, committed_only: bool) -> None:
         if not committed_only:
             self._watchers[watcher] = None
             return
@@ -95,10 +96,10 @@ class Readers:
             self._stable_bytes = self._bytes_that_are_stable()
         self._committed[watcher] = None
 
-    def watch_end(self, watcher: AppendWatcher[Any]) -> None:
+    def watch_end(self, watcher: AppendWatcher[PartitionT]) -> None:
         self._replicas[watcher] = None
 
-    def unwatch(self, watcher: Watcher[Any]) -> None:
+    def unwatch(self, watcher: Watcher[PartitionT]) -> None:
         self._watchers.pop(watcher, None)
         self._committed.pop(watcher, None)
         self._replicas.pop(watcher, None)  # type: ignore[call-overload]
@@ -165,7 +166,7 @@ class Readers:
         while (first := next(iter(self._bytes_before), stable_offset)) < stable_offset:
             del self._bytes_before[first]
 
-    def _notify(self, watchers: dict[W, None], added_bytes: int) -> None:
+    def _notify(self, watchers: Iterable[Watcher[PartitionT]], added_bytes: int) -> None:
         for watcher in list(watchers):
             try:
                 watcher.advanced(self._partition(), added_bytes)

@@ -22,7 +22,7 @@ class _Work(NamedTuple):
     future: asyncio.Future[Any] | None
     """The waiter, whose cancellation drops work that has not begun; None for work that always runs."""
     done: Done
-    work: Callable[..., Any]
+    work: Callable[..., object]
     arguments: tuple[object, ...]
 
 
@@ -115,7 +115,7 @@ def _deliver(work: _Work, value: object, error: BaseException | None) -> None:
         return  # the loop is closed: nothing waits any more
 
 
-def _settle(future: asyncio.Future[Any], value: object, error: BaseException | None) -> None:
+def _settle(future: asyncio.Future[T], value: T, error: BaseException | None) -> None:
     if future.done():
         return
     if isinstance(error, asyncio.CancelledError):

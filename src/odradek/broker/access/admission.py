@@ -12,8 +12,9 @@ from odradek.broker.requests.refused_answers import element_class, mirrored, who
 from odradek.model.errors import ErrorCode
 from odradek.protocol import Api, Message
 
-Finish = Callable[[Any], Generator[None, None, Any]]
-"""Completes an answer, step by step."""
+Completion = Generator[None, None, Message]
+"""The steps that complete an answer, which they return."""
+Finish = Callable[[Any], Completion]
 
 
 @dataclass(slots=True)
@@ -41,14 +42,14 @@ class Admission:
         self.answer = whole_answer(self.api, self.version, self.request, code, message)
 
     def refuse_element(
-        self, response_array: str, element: Any, code: ErrorCode, message: str | None = None
+        self, response_array: str, element: object, code: ErrorCode, message: str | None = None
     ) -> None:
-        cls = element_class(self.api, response_array)
+        cls = element_class(self.api.response, response_array)
         self.refused.setdefault(response_array, []).append(
             mirrored(self.api, self.version, cls, element, code, message)
         )
 
-    def finishing(self, response: Message) -> Generator[None, None, Any]:
+    def finishing(self, response: Message) -> Completion:
         for finish in self.finishes:
             response = yield from finish(response)
         for array, refused in self.refused.items():

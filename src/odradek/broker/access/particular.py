@@ -9,13 +9,13 @@ from collections.abc import Callable, Collection, Generator, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from odradek.broker.access.admission import Admission
+from odradek.broker.access.admission import Admission, Completion
 from odradek.broker.requests.authorization import NOT_ASKED
 from odradek.broker.requests.dispatch import closing_error
 from odradek.broker.requests.refused_answers import element_class, mirrored
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID
-from odradek.protocol import Message, Struct
+from odradek.protocol import Struct
 from odradek.protocol.access import AccessRule
 from odradek.protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from odradek.protocol.messages.groups.describe_groups import DescribeGroupsResponse
     from odradek.protocol.messages.groups.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
     from odradek.protocol.messages.metadata.describe_cluster import DescribeClusterResponse
+    from odradek.protocol.messages.metadata.describe_topic_partitions import DescribeTopicPartitionsResponse
     from odradek.protocol.messages.metadata.metadata import MetadataResponse
     from odradek.protocol.messages.share import share_group_describe
     from odradek.protocol.messages.share.describe_share_group_offsets import DescribeShareGroupOffsetsResponse
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound=Struct)
 
-Work = Generator[None, None, Any]
+Work = Generator[None, None, None]
 _TOPIC, _GROUP, _CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER
 _DESCRIBE: Final = AclOperation.DESCRIBE
 _TOPIC_REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -67,8 +68,7 @@ def nothing_left(admission: Admission) -> None:
         # The answer names the brokers, too; in version 0 an empty list of topics means all topics.
         admission.finishes.append(_without_topics)
     else:
-        cls: Any = admission.api.response
-        admission.answer = cls()
+        admission.answer = admission.api.response()
 
 
 def refuse_others(admission: Admission, array: str, response_array: str) -> None:
@@ -78,7 +78,7 @@ def refuse_others(admission: Admission, array: str, response_array: str) -> None
     admission.request = admission.request.replace(**{array: []})
 
 
-def _without_topics(response: MetadataResponse) -> Work:
+def _without_topics(response: MetadataResponse) -> Completion:
     yield
     return response.replace(topics=[])
 
@@ -109,7 +109,9 @@ def _metadata(admission: Admission) -> Work:
         admission.finishes.append(partial(_with_cluster_operations, admission))
 
 
-def _with_topic_operations(admission: Admission, response: Any) -> Work:
+def _with_topic_operations(
+    admission: Admission, response: MetadataResponse | DescribeTopicPartitionsResponse
+) -> Completion:
     topics = []
     for topic in response.topics:
         yield
@@ -122,7 +124,7 @@ def _with_topic_operations(admission: Admission, response: Any) -> Work:
 
 def _with_cluster_operations(
     admission: Admission, response: MetadataResponse | DescribeClusterResponse
-) -> Work:
+) -> Completion:
     yield
     operations = 0
     if admission.access.may_quietly(_DESCRIBE, _CLUSTER, CLUSTER_NAME):
@@ -144,7 +146,7 @@ def _describe_groups(admission: Admission) -> Work:
 
 def _with_group_operations(
     admission: Admission, response: DescribeGroupsResponse | _GroupDescriptions
-) -> Work:
+) -> Completion:
     groups = []
     for group in response.groups:
         yield
@@ -160,7 +162,7 @@ def _describe_members(admission: Admission) -> Work:
     yield from _describe_groups(admission)
 
 
-def _with_visible_groups(admission: Admission, response: _MemberDescriptions) -> Work:
+def _with_visible_groups(admission: Admission, response: _MemberDescriptions) -> Completion:
     groups = []
     for group in response.groups:
         for name in _topics_of(group):
@@ -191,7 +193,7 @@ def _describe_streams_groups(admission: Admission) -> Work:
 
 def _with_visible_topologies(
     admission: Admission, response: streams_group_describe.StreamsGroupDescribeResponse
-) -> Work:
+) -> Completion:
     groups = []
     for group in response.groups:
         for name in _topics_of_topology(group):
@@ -221,7 +223,7 @@ def _create_topics(admission: Admission) -> Work:
     admission.finishes.append(partial(_with_visible_settings, admission))
 
 
-def _with_visible_settings(admission: Admission, response: CreateTopicsResponse) -> Work:
+def _with_visible_settings(admission: Admission, response: CreateTopicsResponse) -> Completion:
     topics = []
     for topic in response.topics:
         yield
@@ -246,14 +248,12 @@ def _fetch(admission: Admission) -> Work:
         AclOperation.CLUSTER_ACTION, _CLUSTER, CLUSTER_NAME
     ):
         return
-    cls: Any = admission.api.response
-    topic_class = element_class(admission.api, "responses")
-    admission.answer = cls(
-        responses=[
-            mirrored(admission.api, admission.version, topic_class, topic, _TOPIC_REFUSED)
-            for topic in request.topics
-        ]
-    )
+    topic_class = element_class(admission.api.response, "responses")
+    responses = [
+        mirrored(admission.api, admission.version, topic_class, topic, _TOPIC_REFUSED)
+        for topic in request.topics
+    ]
+    admission.answer = admission.api.response.of_values({"responses": responses})
 
 
 # -- offsets of groups
@@ -318,7 +318,7 @@ def _name_of(admission: Admission, topic: Struct) -> str | None:
 
 def _with_visible_topics(
     admission: Admission, response: OffsetFetchResponse | OffsetFetchResponseGroup
-) -> Work:
+) -> Completion:
     topics = []
     for topic in response.topics:
         yield
@@ -330,7 +330,7 @@ def _with_visible_topics(
 
 def _with_offsets(
     admission: Admission, refused_topics: dict[str, list[Struct]], response: OffsetFetchResponse
-) -> Work:
+) -> Completion:
     groups = []
     for group in response.groups:
         yield
@@ -346,9 +346,8 @@ def _with_offsets(
 def _refused_topics(
     admission: Admission, group: Struct, hidden: Collection[Struct]
 ) -> Generator[None, None, list[Struct]]:
-    field: Any = next(field for field in group.FIELDS if field.name == "topics")
-    cls = field.kind.element.cls
-    answers = []
+    cls = element_class(type(group), "topics")
+    answers: list[Struct] = []
     for topic in hidden:
         yield
         answers.append(mirrored(admission.api, admission.version, cls, topic, _TOPIC_REFUSED))
@@ -371,7 +370,7 @@ def _share_group_offsets(admission: Admission) -> Work:
 
 def _with_share_offsets(
     admission: Admission, refused_topics: dict[str, list[Struct]], response: DescribeShareGroupOffsetsResponse
-) -> Work:
+) -> Completion:
     groups = []
     for group in response.groups:
         yield
@@ -405,7 +404,7 @@ def _describe_topic_partitions(admission: Admission) -> Work:
             else:
                 admission.refuse_element("topics", topic, _TOPIC_REFUSED)
     else:
-        cls = element_request_class(request)
+        cls = element_class(type(request), "topics")
         visible = []
         for name in sorted(admission.broker.image.topics):
             yield
@@ -416,17 +415,10 @@ def _describe_topic_partitions(admission: Admission) -> Work:
         visible = [topic for topic in visible if topic.name > cursor.topic_name]
         cursor = None
     if not visible:
-        response: Any = admission.api.response
-        admission.answer = response()
+        admission.answer = admission.api.response()
         return
     admission.request = request.replace(topics=visible, cursor=cursor)
     admission.finishes.append(partial(_with_topic_operations, admission))
-
-
-def element_request_class(request: Message) -> Any:
-    """Returns the class of the elements of a request's `topics`."""
-    field: Any = next(field for field in request.FIELDS if field.name == "topics")
-    return field.kind.element.cls
 
 
 STEPS: Final[dict[str, Callable[[Admission], Work]]] = {

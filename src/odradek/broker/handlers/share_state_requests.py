@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
 from odradek.broker.requests.context import BrokerContext
@@ -15,35 +15,47 @@ from odradek.runtime.turns import slices
 
 _BEGUN_MAX: Final = 1024
 """The number of operations that wait for durable records at the same time: they share the flushes."""
-Operation = Callable[[ShareStateStore, SharePartitionKey, Any], Awaitable[Any]]
+
+
+class _Partition(Protocol):
+    @property
+    def partition(self) -> int: ...
+
+
+P = TypeVar("P", bound=_Partition)
+"""A partition's part of the request."""
+P_co = TypeVar("P_co", bound=_Partition, covariant=True)
+A = TypeVar("A")
+"""The store's answer for a partition."""
 R = TypeVar("R")
+"""A partition's part of the response."""
 T = TypeVar("T", covariant=True)
 
 
-class _Topic(Protocol):
+class _Topic(Protocol[P_co]):
     @property
     def topic_id(self) -> UUID: ...
     @property
-    def partitions(self) -> Sequence[Any]: ...
+    def partitions(self) -> Sequence[P_co]: ...
 
 
-class _Request(Protocol):
+class _Request(Protocol[P_co]):
     @property
     def group_id(self) -> str: ...
     @property
-    def topics(self) -> Sequence[_Topic]: ...
+    def topics(self) -> Sequence[_Topic[P_co]]: ...
 
 
-class _TopicResult(Protocol[T]):
-    def __call__(self, *, topic_id: UUID, partitions: list[Any]) -> T: ...
+class _TopicResult(Protocol[R, T]):
+    def __call__(self, *, topic_id: UUID, partitions: list[R]) -> T: ...
 
 
 async def for_each_partition(
     broker: BrokerContext,
-    request: _Request,
-    operation: Operation,
-    make_result: Callable[[int, Any], R],
-    topic_result: _TopicResult[T],
+    request: _Request[P],
+    operation: Callable[[ShareStateStore, SharePartitionKey, P], Awaitable[A]],
+    make_result: Callable[[int, A | KafkaError], R],
+    topic_result: _TopicResult[R, T],
 ) -> list[T]:
     """Carries out `operation` for each partition and its part of the request: many are begun before the first is waited for.
 
@@ -53,7 +65,7 @@ async def for_each_partition(
     store = LocalShareState(broker.kinds.shares.shards)
     turn = broker.turns.begin()
     outcomes: list[tuple[UUID, list[R]]] = []
-    begun: deque[tuple[int, int, Awaitable[Any] | KafkaError]] = deque()
+    begun: deque[tuple[int, int, Awaitable[A] | KafkaError]] = deque()
 
     async def settle(left: int) -> None:
         while len(begun) > left:
@@ -76,10 +88,10 @@ async def for_each_partition(
 def _begin(
     store: ShareStateStore,
     group_id: str,
-    topic: _Topic,
-    requested: Any,
-    operation: Operation,
-) -> Awaitable[Any] | KafkaError:
+    topic: _Topic[P],
+    requested: P,
+    operation: Callable[[ShareStateStore, SharePartitionKey, P], Awaitable[A]],
+) -> Awaitable[A] | KafkaError:
     partition_key = SharePartitionKey(group_id, topic.topic_id, requested.partition)
     try:
         return operation(store, partition_key, requested)
@@ -87,7 +99,7 @@ def _begin(
         return error.as_outcome()
 
 
-async def _outcome(reply: Awaitable[Any] | KafkaError) -> Any:
+async def _outcome(reply: Awaitable[A] | KafkaError) -> A | KafkaError:
     if isinstance(reply, KafkaError):
         return reply
     try:

@@ -71,6 +71,4 @@ def refusal(api: Api) -> Message | None:
     """Returns the refusing answer; None when no answer can express it."""
     if api.key in _SHARE_STATE:
         return None
-    refused: Any = api.response
-    response: Message = refused(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    return response
+    return api.response.of_values({"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED})

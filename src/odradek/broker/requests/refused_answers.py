@@ -6,12 +6,15 @@ and its partitions, as the answer to one that does not exist would.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from odradek.model.errors import ErrorCode
 from odradek.protocol import Api, Message, Struct
 from odradek.protocol.schema import ArrayKind, Field, StructKind
+
+R = TypeVar("R", bound=Struct)
 
 _PARTITION: Final = ("partition_index", "index", "partition", "partition_id")
 _TOPIC: Final = ("name", "topic", "topic_name")
@@ -56,10 +59,10 @@ _BOTH: Final = frozenset({"ElectLeaders", "AlterPartitionReassignments"})
 
 
 def mirrored(
-    api: Api, version: int, cls: type[Struct], element: Any, code: ErrorCode, message: str | None = None
-) -> Any:
+    api: Api, version: int, cls: type[R], element: object, code: ErrorCode, message: str | None = None
+) -> R:
     """Returns the answer of class `cls` to an element: a struct of the request, or a plain value such as a group's id."""
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     extra = _ANSWERED_AS.get(api.name, {})
     has_own_error = any(field.name == "error_code" for field in cls.FIELDS)
     for field in cls.FIELDS:
@@ -81,20 +84,20 @@ def mirrored(
                     mirrored(api, version, inner, below, code, message) for below in _array_in(element)
                 ]
             elif field.name == "entity":
-                values[field.name] = element.entity
+                values[field.name] = getattr(element, field.name)
         elif not isinstance(kind, StructKind):
             value = _value(element, field)
             if value is not None:
                 values[field.name] = value
-    return cls(**values)
+    return cls.of_values(values)
 
 
 def whole_answer(
     api: Api, version: int, request: Any, code: ErrorCode, message: str | None = None
 ) -> Message:
     """Returns the answer to a request that is refused whole."""
-    cls: Any = api.response
-    values: dict[str, Any] = {}
+    cls = api.response
+    values: dict[str, object] = {}
     extra = _ANSWERED_AS.get(api.name, {})
     is_said = False
     for field in cls.FIELDS:
@@ -110,20 +113,20 @@ def whole_answer(
     if api.name == "JoinGroup":
         values |= {"member_id": request.member_id, "protocol_name": None if version >= _NULL_PROTOCOL else ""}
     if api.name == "AlterReplicaLogDirs":
-        return cls(results=_log_dir_answers(api, request, code))  # type: ignore[no-any-return]
+        return cls.of_values({"results": _log_dir_answers(api, request, code)})
     if api.name == "AlterUserScramCredentials":
         users = dict.fromkeys(change.name for change in (*request.deletions, *request.upsertions))
         values["results"] = [
-            mirrored(api, version, _array(api, "results"), user, code, message) for user in users
+            mirrored(api, version, element_class(cls, "results"), user, code, message) for user in users
         ]
-        return cls(**values)  # type: ignore[no-any-return]
+        return cls.of_values(values)
     if not is_said or api.name in _BOTH:
         requested, answered = _OTHER_ARRAYS.get(api.name) or _arrays_of(api, version)
         values[answered] = [
-            mirrored(api, version, _array(api, answered), element, code, message)
+            mirrored(api, version, element_class(cls, answered), element, code, message)
             for element in getattr(request, requested) or ()
         ]
-    return cls(**values)  # type: ignore[no-any-return]
+    return cls.of_values(values)
 
 
 _NULL_PROTOCOL: Final = 7
@@ -134,24 +137,28 @@ def _log_dir_answers(api: Api, request: Any, code: ErrorCode) -> list[object]:
     for directory in request.dirs:
         for topic in directory.topics:
             topics.setdefault(topic.name, []).extend(topic.partitions)
-    cls = _array(api, "results")
-    inner: Any = next(_struct_of(field.kind) for field in cls.FIELDS if isinstance(field.kind, ArrayKind))
+    cls = element_class(api.response, "results")
+    inner = element_class(cls, "partitions")
     return [
-        cls(topic_name=name, partitions=[inner(partition_index=index, error_code=code) for index in indexes])
+        cls.of_values(
+            {
+                "topic_name": name,
+                "partitions": [
+                    inner.of_values({"partition_index": index, "error_code": code}) for index in indexes
+                ],
+            }
+        )
         for name, indexes in topics.items()
     ]
 
 
-def element_class(api: Api, response_array: str) -> type[Struct]:
-    """Returns the class of the elements of an array of the answer."""
-    cls: type[Struct] = _array(api, response_array)
-    return cls
-
-
-def _array(api: Api, name: str) -> Any:
-    field = next(field for field in api.response.FIELDS if field.name == name)
+def element_class(cls: type[Struct], array: str) -> type[Struct]:
+    """Returns the class of the elements of an array of structs, such as that of an answer."""
+    field = next(field for field in cls.FIELDS if field.name == array)
     assert isinstance(field.kind, ArrayKind)
-    return _struct_of(field.kind)
+    element = _struct_of(field.kind)
+    assert element is not None, f"{cls.__name__}.{array} has plain values"
+    return element
 
 
 @cache
@@ -195,13 +202,14 @@ def _struct_of(kind: ArrayKind[object]) -> type[Struct] | None:
     return element.cls if isinstance(element, StructKind) else None
 
 
-def _array_in(element: object) -> Any:
+def _array_in(element: object) -> Sequence[object]:
     """Returns the array that the answer mirrors: the first one of an element."""
     if not isinstance(element, Struct):
         return ()
     for field in element.FIELDS:
         if isinstance(field.kind, ArrayKind):
-            return getattr(element, field.name) or ()
+            members: Sequence[object] | None = getattr(element, field.name)
+            return members or ()
     return ()
 
 

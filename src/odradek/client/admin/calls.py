@@ -19,6 +19,7 @@ R = TypeVar("R")
 
 Items = Mapping[Any, Any]
 Grouped = dict[int, dict[Any, Any]]
+"""Items by the broker to ask."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,6 +61,13 @@ class Exchange:
             return CallOutcome(results={subject: self.read(response)}, errors={})
 
         return Exchange(request=self.request, answer=self.answer, read=read)
+
+
+Ask = Callable[[dict[Any, Any], float], Exchange]
+"""Returns the exchange about some items; the call's time that is left is in seconds."""
+AskBroker = Callable[[int, dict[Any, Any], float], Exchange]
+"""An `Ask` that gets the id of the broker first."""
+GroupItems = Callable[[Items, float], Awaitable[Grouped]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,9 +126,9 @@ class AdminCalls:
         what: str,
         wanted: Items,
         timeout_s: float,
-        ask: Callable[[dict[Any, Any], float], Exchange] | None,
-        by: Callable[[Items, float], Awaitable[Grouped]],
-        ask_broker: Callable[[int, dict[Any, Any], float], Exchange] | None = None,
+        ask: Ask | None,
+        by: GroupItems,
+        ask_broker: AskBroker | None = None,
         already: AlreadyDone | None = None,
     ) -> dict[Any, Any]:
         """Asks the broker that `by` names about every item, again while its error is retriable and time is left.
@@ -233,8 +241,6 @@ class AdminCalls:
         return {broker: {broker: content} for broker, content in items.items()}
 
 
-def _required(
-    ask: Callable[[dict[Any, Any], float], Exchange] | None,
-) -> Callable[[dict[Any, Any], float], Exchange]:
+def _required(ask: Ask | None) -> Ask:
     assert ask is not None
     return ask

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from odradek.client.admin import groups
-from odradek.client.admin.calls import Exchange
+from odradek.client.admin.calls import Exchange, GroupItems
 from odradek.client.admin.group_descriptions import SHARE, GroupDescription
 from odradek.client.admin.session import AdminSession
 from odradek.client.network.errors import PartialFailureError
 from odradek.model.errors import ErrorCode, KafkaError
 
-DescribeOf = Callable[[Any, int], Exchange]
+DescribeOf = Callable[[Mapping[str, object], int], Exchange]
 
 
 async def described_groups(
     session: AdminSession,
-    by_group: Callable[[Mapping[Any, Any], float], Awaitable[Any]],
+    by_group: GroupItems,
     group_ids: list[str],
     timeout_s: float,
 ) -> dict[str, GroupDescription]:
@@ -28,8 +27,8 @@ async def described_groups(
     The rest are asked for as classic groups, whose errors count.
     """
 
-    async def described(describe: DescribeOf, rest: Mapping[str, None]) -> Any:
-        def request(broker: int, some: Any, _: float) -> Exchange:
+    async def described(describe: DescribeOf, rest: Mapping[str, None]) -> dict[str, GroupDescription]:
+        def request(broker: int, some: Mapping[str, object], _: float) -> Exchange:
             return describe(some, broker)
 
         return await session.each("describe_groups", rest, timeout_s, None, by=by_group, ask_broker=request)
@@ -40,7 +39,9 @@ async def described_groups(
         known |= await _some(described(describe, rest))
         rest = {group_id: None for group_id in rest if group_id not in known}
     shares = {group_id: None for group_id in known if known[group_id].type == SHARE}
-    start_offsets = await described(lambda some, _: groups.share_offsets(some), shares)
+    start_offsets = await session.each(
+        "describe_groups", shares, timeout_s, lambda some, _: groups.share_offsets(some), by=by_group
+    )
     for group_id in shares:
         known[group_id] = replace(known[group_id], start_offsets=start_offsets[group_id])
     try:
@@ -55,14 +56,13 @@ async def described_groups(
     return {group_id: known[group_id] for group_id in group_ids}
 
 
-async def _some(descriptions: Awaitable[Any]) -> dict[str, Any]:
+async def _some(descriptions: Awaitable[dict[str, GroupDescription]]) -> dict[str, GroupDescription]:
     """Returns the groups that are of the kind that was asked for."""
     try:
-        results: dict[str, Any] = await descriptions
+        return await descriptions
     except PartialFailureError as error:
         return dict(error.results)
     except KafkaError as error:
         if error.code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
             raise
         return {}
-    return results

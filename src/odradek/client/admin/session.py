@@ -6,7 +6,18 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
-from odradek.client.admin.calls import AdminCalls, AlreadyDone, Failures
+from odradek.client.admin.calls import (
+    AdminCalls,
+    AlreadyDone,
+    Ask,
+    AskBroker,
+    CallOutcome,
+    Exchange,
+    Failures,
+    Grouped,
+    GroupItems,
+    Items,
+)
 from odradek.client.groups.coordinator import GROUP, Coordinator
 from odradek.client.groups.offset_store import OffsetStore
 from odradek.client.groups.values import GroupMetadata
@@ -77,7 +88,7 @@ class AdminSession:
             del self._groups[next(iter(self._groups))]
         return coordinator
 
-    async def by_group(self, items: Mapping[object, object], timeout_s: float) -> Any:
+    async def by_group(self, items: Items, timeout_s: float) -> Grouped:
         """Groups items, whose keys are ids of groups, by the groups' coordinators."""
         return await self.calls.by_coordinator(GROUP, items, timeout_s)
 
@@ -93,20 +104,20 @@ class AdminSession:
     async def each(
         self,
         what: str,
-        wanted: Mapping[Any, Any],
+        wanted: Items,
         timeout_s: float | None,
-        ask: Any,
-        by: Any = None,
-        ask_broker: Any = None,
+        ask: Ask | None,
+        by: GroupItems | None = None,
+        ask_broker: AskBroker | None = None,
         already: AlreadyDone | None = None,
-    ) -> Any:
+    ) -> dict[Any, Any]:
         """Asks about several things, each of the broker that `by` names: by default the controller."""
         await self.start()
         by = by or self.calls.by_controller
         limit_s = self.limit_s(timeout_s)
         return await self.calls.each(what, wanted, limit_s, ask, by, ask_broker=ask_broker, already=already)
 
-    async def everywhere(self, what: str, timeout_s: float | None, ask_broker: Any) -> dict[int, Any]:
+    async def everywhere(self, what: str, timeout_s: float | None, ask_broker: AskBroker) -> dict[int, Any]:
         """Returns the answer of every broker."""
         await self.start()
         brokers = dict.fromkeys((await self.cluster.metadata.refresh(self.limit_s(timeout_s))).brokers)
@@ -131,7 +142,7 @@ class AdminSession:
             raise next(iter(errors.values()))
         return Failures(what, errors).raise_or(results)
 
-    async def one(self, what: str, timeout_s: float | None, exchange: Any) -> Any:
+    async def one(self, what: str, timeout_s: float | None, exchange: Exchange) -> CallOutcome:
         """Asks any broker."""
         await self.start()
         return await self.calls.one(what, self.limit_s(timeout_s), exchange)

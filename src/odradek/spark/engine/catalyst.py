@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Required, TypeAlias, TypedDict
 
 from pyspark.sql import Column, DataFrame
 
-from odradek.spark.engine.session import jvm_of
+from odradek.spark.engine.session import java_column, java_frame, jvm_of
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
@@ -53,6 +53,30 @@ _RULES: Final = (
 _PASSES_MAX: Final = 10
 
 
+class SparkField(TypedDict):
+    """A field of a struct, in Spark's JSON of types."""
+
+    name: str
+    type: SparkType
+    nullable: bool
+
+
+class SparkParts(TypedDict, total=False):
+    """A struct, an array or a map, in Spark's JSON of types. `type` says which."""
+
+    type: Required[str]
+    fields: list[SparkField]
+    elementType: SparkType
+    containsNull: bool
+    keyType: SparkType
+    valueType: SparkType
+    valueContainsNull: bool
+
+
+SparkType: TypeAlias = "str | SparkParts"
+"""A type in Spark's JSON: the name of a simple one."""
+
+
 class StreamingLeaf(NamedTuple):
     """A stream that a query reads: what kind it is, and the options that it was given."""
 
@@ -64,8 +88,7 @@ def try_eval(column: Column, rows: DataFrame) -> Column:
     """Returns the column with null where computing it raises. Spark has it as an expression, and for some functions as SQL."""
     catalyst = jvm_of(rows.sparkSession).org.apache.spark.sql
     expressions = catalyst.classic.ExpressionUtils
-    inner: Any = column
-    tried = catalyst.catalyst.expressions.TryEval(expressions.expression(inner._jc))
+    tried = catalyst.catalyst.expressions.TryEval(expressions.expression(java_column(column)))
     return Column(expressions.column(tried))
 
 
@@ -76,12 +99,10 @@ def cannot_raise(columns: Sequence[Column], rows: DataFrame) -> bool:
     """
     if not columns:
         return True
-    selected: Any = rows.select(*columns)
-    frame: Any = rows
-    plan = selected._jdf.queryExecution().analyzed()
+    plan = java_frame(rows.select(*columns)).queryExecution().analyzed()
     if plan.getClass().getSimpleName() != "Project":
         return False
-    if not plan.child().fastEquals(frame._jdf.queryExecution().analyzed()):
+    if not plan.child().fastEquals(java_frame(rows).queryExecution().analyzed()):
         return False
     return all(_is_harmless(expression) for expression in _elements(plan.expressions()))
 
@@ -108,7 +129,7 @@ def _is_harmless(expression: JavaObject) -> bool:
     return harmless and all(_is_harmless(child) for child in _elements(expression.children()))
 
 
-def _casts_every_value(source: Any, target: Any) -> bool:
+def _casts_every_value(source: SparkType, target: SparkType) -> bool:
     """Tells whether a cast between two types, in Spark's JSON, raises for no value, with ANSI mode and without, in every time
     zone.
 
@@ -126,26 +147,27 @@ def _casts_every_value(source: Any, target: Any) -> bool:
     return _casts_every_part(source, target)
 
 
-def _casts_every_part(source: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
+def _casts_every_part(source: SparkParts, target: SparkParts) -> bool:
     """Tells the same of two arrays, maps or structs. What may be null is cast to what may be null."""
     match source["type"]:
         case "array":
-            parts = [("elementType", "containsNull")]
+            return (
+                _casts_every_value(source["elementType"], target["elementType"])
+                and source["containsNull"] <= target["containsNull"]
+            )
         case "map":
-            parts = [("keyType", ""), ("valueType", "valueContainsNull")]
+            return (
+                _casts_every_value(source["keyType"], target["keyType"])
+                and _casts_every_value(source["valueType"], target["valueType"])
+                and source["valueContainsNull"] <= target["valueContainsNull"]
+            )
         case "struct":
             pairs = list(zip(source["fields"], target["fields"], strict=False))
             return len(source["fields"]) == len(target["fields"]) and all(
                 _casts_every_value(old["type"], new["type"]) and old["nullable"] <= new["nullable"]
                 for old, new in pairs
             )
-        case _:
-            return False
-    return all(
-        _casts_every_value(source[kind], target[kind])
-        and (not nullable or source[nullable] <= target[nullable])
-        for kind, nullable in parts
-    )
+    return False
 
 
 def _is_wider(source: str, target: str) -> bool:
@@ -174,16 +196,15 @@ def simplified(rows: DataFrame) -> DataFrame:
     """
     catalyst = jvm_of(rows.sparkSession).org.apache.spark.sql
     rules = [getattr(catalyst.catalyst.optimizer, name) for name in _RULES]
-    frame: Any = rows
-    plan = frame._jdf.queryExecution().analyzed()
+    frame = java_frame(rows)
+    plan = frame.queryExecution().analyzed()
     for _ in range(_PASSES_MAX):
         before = plan
         for rule in rules:
             plan = rule.apply(plan)
         if plan.fastEquals(before):
             break
-    session = frame._jdf.sparkSession()
-    return DataFrame(catalyst.classic.Dataset.ofRows(session, plan), rows.sparkSession)
+    return DataFrame(catalyst.classic.Dataset.ofRows(frame.sparkSession(), plan), rows.sparkSession)
 
 
 def streaming_leaves(query: StreamingQuery) -> Iterator[StreamingLeaf]:

@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from odradek.model.aliases import Json
-from odradek.spark.engine.session import jvm_of
+from odradek.spark.engine.catalyst import SparkField, SparkParts, SparkType
+from odradek.spark.engine.session import java_frame, jvm_of
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
@@ -83,8 +84,8 @@ def column_plan(rows: DataFrame, function: str) -> ColumnPlan | None:
     """Returns the plan of `rows` as instructions over what the function of `mapInArrow` with this name returns; None where the
     plan has anything else above it, or expressions that only Spark computes.
     """
-    frame: Any = rows
-    node = frame._jdf.queryExecution().analyzed()
+    frame = java_frame(rows)
+    node = frame.queryExecution().analyzed()
     above: list[JavaObject] = []
     while node.getClass().getSimpleName() in ("Project", "Filter"):
         above.append(node)
@@ -103,7 +104,7 @@ def column_plan(rows: DataFrame, function: str) -> ColumnPlan | None:
     except _UnknownExpressionError:
         return None
     below = jvm_of(rows.sparkSession).org.apache.spark.sql.classic.Dataset.ofRows(
-        frame._jdf.sparkSession(), node.child()
+        frame.sparkSession(), node.child()
     )
     return ColumnPlan(
         below=DataFrame(below, rows.sparkSession),
@@ -151,12 +152,12 @@ class _Tree(NamedTuple):
 class _Reading:
     """Reads projections from the lowest one up. Equal instructions are one."""
 
-    def __init__(self, schema: Mapping[str, Any], ids: Sequence[int]) -> None:
+    def __init__(self, schema: SparkParts, ids: Sequence[int]) -> None:
         self.instructions: list[tuple[Json, ...]] = []
         self.keep: int | None = None
         self._numbers: dict[tuple[Json, ...], int] = {}
         self._terms: dict[int, _Term] = {}
-        self._types: dict[int, Any] = {}
+        self._types: dict[int, SparkType] = {}
         self._ids = list(ids)
         for index, (id_, field) in enumerate(zip(ids, schema["fields"], strict=True)):
             self._types[id_] = field["type"]
@@ -188,9 +189,9 @@ class _Reading:
             self.instructions.append(instruction)
         return number
 
-    def _column_term(self, number: int, kind: Any) -> _Term:
+    def _column_term(self, number: int, kind: SparkType) -> _Term:
         """Returns the term for values of a type: a struct falls into its fields."""
-        if not isinstance(kind, Mapping) or kind["type"] != "struct":
+        if isinstance(kind, str) or kind["type"] != "struct":
             return number
         fields = tuple(
             self._column_term(self._add("field", number, index), field["type"])
@@ -227,8 +228,8 @@ class _Reading:
             return self._add(*(_TRUE if self.instructions[term][1] is not None else _FALSE))
         return self._add("is_valid", term)
 
-    def _null(self, kind: Any) -> _Term:
-        if isinstance(kind, Mapping) and kind["type"] == "struct":
+    def _null(self, kind: SparkType) -> _Term:
+        if not isinstance(kind, str) and kind["type"] == "struct":
             nothing = tuple(self._null(field["type"]) for field in kind["fields"])
             return _Struct(self._add(*_FALSE), nothing)
         return self._add("constant", None, _type_name(kind))
@@ -275,7 +276,7 @@ class _Reading:
         return _Struct(self._add(*_TRUE), tuple(map(self._term, tree.children[1::2])))
 
     def concat(self, tree: _Tree) -> _Term:
-        kinds = {self._type(child) for child in tree.children if isinstance(self._type(child), str)}
+        kinds = {kind for child in tree.children if isinstance(kind := self._type(child), str)}
         if len(kinds) != 1 or not kinds <= {"string", "binary"}:
             raise _UnknownExpressionError
         numbers = self._numbers_of(tree)
@@ -321,7 +322,8 @@ class _Reading:
         left, right = tree.children
         if tree.kind == "GreaterThanOrEqual" and left.kind == "SparkPartitionID" and _is_zero(right):
             return self._add(*_TRUE)  # `frames.computed_here`
-        if self._type(left) not in _COMPARED or self._type(left) != self._type(right):
+        kind = self._type(left)
+        if not isinstance(kind, str) or kind not in _COMPARED or kind != self._type(right):
             raise _UnknownExpressionError
         return self._add("compare", _COMPARISONS[tree.kind], *self._numbers_of(tree))
 
@@ -330,7 +332,7 @@ class _Reading:
             raise _UnknownExpressionError
         return self._add("timestamp", *self._numbers_of(tree))
 
-    def _type(self, tree: _Tree) -> Any:
+    def _type(self, tree: _Tree) -> SparkType:
         """Returns an expression's type in Spark's JSON; raises for one that is not known here."""
         kind = _TYPES.get(tree.kind)
         if kind is not None:
@@ -338,17 +340,21 @@ class _Reading:
         if tree.kind == "AttributeReference":
             return self._types[tree.id]
         if tree.kind in ("Literal", "Cast"):
-            return tree.fields["dataType"]
+            literal: SparkType = tree.fields["dataType"]
+            return literal
         if tree.kind == "GetStructField":
             struct = self._type(tree.children[0])
-            return struct["fields"][tree.fields["ordinal"]]["type"]
+            if isinstance(struct, str):
+                raise _UnknownExpressionError
+            return struct["fields"][int(tree.fields["ordinal"])]["type"]
         if tree.kind == "CreateNamedStruct":
             names = [child.fields["value"] for child in tree.children[::2]]
             kinds = map(self._type, tree.children[1::2])
-            return {
-                "type": "struct",
-                "fields": [{"name": name, "type": kind} for name, kind in zip(names, kinds, strict=True)],
-            }
+            fields: list[SparkField] = [
+                {"name": name, "type": kind, "nullable": True}
+                for name, kind in zip(names, kinds, strict=True)
+            ]
+            return {"type": "struct", "fields": fields}
         if tree.kind in ("Alias", "Concat", "Coalesce"):
             return self._type(tree.children[0])
         if tree.kind in ("CaseWhen", "If"):
@@ -402,12 +408,12 @@ def _typed(argument: Json) -> Json:
     return f"{argument}?" if isinstance(argument, bool) else argument
 
 
-def _type_name(kind: Any) -> str:
+def _type_name(kind: SparkType) -> str:
     """Returns the name of a type in an instruction."""
     if kind == _HEADERS:
         return "headers"
-    if kind in _COMPARED:
-        return str(kind)
+    if isinstance(kind, str) and kind in _COMPARED:
+        return kind
     raise _UnknownExpressionError
 
 

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from odradek.model.lazy import lazy
 from odradek.spark.engine.jvm import BRIEF, JAVA_OPTIONS, start_jvm
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import pyspark.sql as sql
     from py4j import protocol as py4j_protocol
     from py4j.java_gateway import JavaGateway, JavaObject, JVMView
+    from pyspark.sql.classic.column import Column as ClassicColumn
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
     from pyspark.sql.streaming.query import StreamingQuery
 else:
     sql = lazy("pyspark.sql")
@@ -156,6 +158,16 @@ def jvm_process(spark: sql.SparkSession) -> subprocess.Popen[bytes]:
 def java_session(spark: sql.SparkSession) -> JavaObject:
     """Returns the session of Java that is inside."""
     return spark._jsparkSession
+
+
+def java_frame(rows: sql.DataFrame) -> JavaObject:
+    """Returns the DataFrame of Java that is inside. One of Spark Connect has none."""
+    return cast("ClassicFrame", rows)._jdf
+
+
+def java_column(column: sql.Column) -> JavaObject:
+    """Returns the column of Java that is inside. One of Spark Connect has none."""
+    return cast("ClassicColumn", column)._jc
 
 
 def java_array(spark: sql.SparkSession, length: int) -> JavaObject:

@@ -11,7 +11,7 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Final, Self, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,6 +41,8 @@ _NO_HEADERS: Final = pa.scalar([], _HEADERS)
 _COMPARISONS: Final = frozenset({"equal", "less", "less_equal", "greater", "greater_equal"})
 _US_PER_MS: Final = 1_000
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+_Values: TypeAlias = "pa.Array | pa.ChunkedArray | pa.Scalar"
+"""The values of a column, or the one value that it has in all rows."""
 _OWN: Final = "option packedRows is of ours alone, and is set by a streams program; leave it out"
 
 
@@ -55,7 +57,7 @@ class PackedRows:
     packed: pa.Schema
     computed: pa.Schema
     written: Json
-    instructions: Sequence[Sequence[Any]]
+    instructions: Sequence[Sequence[Json]]
     keep: int | None
     outputs: Mapping[str, int]
 
@@ -127,72 +129,72 @@ class PackedRows:
 class _Computing:
     """The values of instructions over one batch, each computed when it is first asked for."""
 
-    def __init__(self, instructions: Sequence[Sequence[Any]], rows: pa.RecordBatch) -> None:
+    def __init__(self, instructions: Sequence[Sequence[Json]], rows: pa.RecordBatch) -> None:
         self._instructions = instructions
         self._rows = rows
-        self._values: dict[int, Any] = {}
+        self._values: dict[int, _Values] = {}
 
     def array(self, number: int) -> pa.Array:
         value = self.value(number)
         return pa.repeat(value, self._rows.num_rows) if isinstance(value, pa.Scalar) else value
 
-    def value(self, number: int) -> Any:
+    def value(self, number: int) -> _Values:
         """Returns an array, or a scalar for what is the same in all rows."""
         if number not in self._values:
             name, *arguments = self._instructions[number]
-            self._values[number] = _MEANINGS[name](self, *arguments)
+            self._values[number] = _MEANINGS[str(name)](self, *arguments)
         return self._values[number]
 
-    def values(self, numbers: Sequence[int]) -> list[Any]:
+    def values(self, numbers: Sequence[int]) -> list[_Values]:
         return [self.value(number) for number in numbers]
 
-    def column(self, index: int) -> Any:
+    def column(self, index: int) -> _Values:
         return self._rows.column(index)
 
-    def field(self, number: int, index: int) -> Any:
+    def field(self, number: int, index: int) -> _Values:
         return pc.struct_field(self.value(number), [index])
 
-    def constant(self, value: Any, kind: str) -> Any:
+    def constant(self, value: Json, kind: str) -> _Values:
         return pa.scalar(value, _TYPES[kind])
 
-    def no_headers(self) -> Any:
+    def no_headers(self) -> _Values:
         return _NO_HEADERS
 
-    def concat(self, *numbers: int) -> Any:
+    def concat(self, *numbers: int) -> _Values:
         values = self.values(numbers)
         separator = pa.scalar("" if pa.types.is_string(values[0].type) else b"", values[0].type)
         return pc.binary_join_element_wise(*values, separator, null_handling="emit_null")
 
-    def cast(self, number: int, kind: str) -> Any:
+    def cast(self, number: int, kind: str) -> _Values:
         return self.value(number).cast(_TYPES[kind])
 
-    def coalesce(self, *numbers: int) -> Any:
+    def coalesce(self, *numbers: int) -> _Values:
         values = self.values(numbers)
         if isinstance(values[0], pa.ListArray):
             return _empty_for_null(values[0]) if values[1:] == [_NO_HEADERS] else pc.coalesce(*values)
         return pc.coalesce(*values)
 
-    def choice(self, condition: int, then: int, otherwise: int) -> Any:
+    def choice(self, condition: int, then: int, otherwise: int) -> _Values:
         return pc.if_else(pc.fill_null(self.value(condition), False), self.value(then), self.value(otherwise))
 
-    def both(self, left: int, right: int) -> Any:
+    def both(self, left: int, right: int) -> _Values:
         return pc.and_kleene(self.value(left), self.value(right))
 
-    def either(self, left: int, right: int) -> Any:
+    def either(self, left: int, right: int) -> _Values:
         return pc.or_kleene(self.value(left), self.value(right))
 
-    def negation(self, number: int) -> Any:
+    def negation(self, number: int) -> _Values:
         return pc.invert(self.value(number))
 
-    def is_valid(self, number: int) -> Any:
+    def is_valid(self, number: int) -> _Values:
         return pc.is_valid(self.value(number))
 
-    def compare(self, comparison: str, left: int, right: int) -> Any:
+    def compare(self, comparison: str, left: int, right: int) -> _Values:
         if comparison not in _COMPARISONS:
             raise ConfigError(_OWN)
         return getattr(pc, comparison)(self.value(left), self.value(right))
 
-    def timestamp(self, number: int) -> Any:
+    def timestamp(self, number: int) -> _Values:
         return pc.multiply_checked(self.value(number), _US_PER_MS).cast(_TIMESTAMP)
 
 
@@ -206,7 +208,7 @@ def _empty_for_null(lists: pa.ListArray) -> pa.ListArray:
     return pa.ListArray.from_arrays(offsets, pc.list_flatten(lists), type=lists.type)
 
 
-_MEANINGS: Final[Mapping[str, Callable[..., Any]]] = {
+_MEANINGS: Final[Mapping[str, Callable[..., _Values]]] = {
     "column": _Computing.column,
     "field": _Computing.field,
     "constant": _Computing.constant,

@@ -14,6 +14,7 @@ from odradek.sql.functions import folds
 from odradek.sql.functions.folds import ValueFold
 from odradek.sql.functions.signatures import Overload, Signature, best, shown, signature
 from odradek.values.errors import SqlError
+from odradek.values.rows import SqlValue
 from odradek.values.types import INTEGER, SqlType, array_of, struct_of_fields
 
 _LIMIT: Final = 2**31 - 1
@@ -31,13 +32,13 @@ class SqlAggregate:
     _values: int = field(repr=False)
     _takes_back: bool = field(repr=False)
 
-    def start(self) -> Any:
+    def start(self) -> object:
         return self._fold.start()
 
-    def add(self, state: object, *arguments: object) -> Any:
+    def add(self, state: object, *arguments: object) -> object:
         return self._fold.add(state, *arguments[: self._values])
 
-    def add_all(self, state: object, rows: int, columns: list[list[Any]]) -> object:
+    def add_all(self, state: object, rows: int, columns: list[list[SqlValue]]) -> object:
         """Adds rows in turn, as `add` does for one: `columns` are their arguments."""
         if self._fold.add_column is not None and self._values == 1:
             return self._fold.add_column(state, columns[0])
@@ -48,7 +49,7 @@ class SqlAggregate:
         return state
 
     @property
-    def undo(self) -> Callable[..., Any] | None:
+    def undo(self) -> Callable[..., object] | None:
         """The function `undo(state, *arguments)`, which removes a row from the state. None: not for tables."""
         return self._undone if self._takes_back and self._fold.undo is not None else None
 
@@ -56,11 +57,11 @@ class SqlAggregate:
         assert self._fold.undo is not None
         return self._fold.undo(state, *arguments[: self._values])
 
-    def merge(self, left: object, right: object) -> Any:
+    def merge(self, left: object, right: object) -> object:
         """Merges the states of two sessions; the earlier one comes first."""
         return self._fold.merge(left, right)
 
-    def result(self, state: object) -> Any:
+    def result(self, state: object) -> SqlValue:
         return self._fold.result(state)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.model.lazy import lazy
 from odradek.sql.functions.python import java_time, json_values, text_and_bytes
@@ -16,6 +16,7 @@ from odradek.telemetry import events
 if TYPE_CHECKING:
     import pyspark.sql as sql
     import pyspark.sql.functions as sf
+    from pyspark.sql._typing import UserDefinedFunctionLike
 else:
     sf = lazy("pyspark.sql.functions")
 
@@ -38,7 +39,7 @@ class PythonFunction:
     """
 
     name: str
-    function: Callable[..., Any]
+    function: Callable[..., object]
     ddl: str
     sees_nulls: bool = False
 
@@ -86,7 +87,7 @@ def register(spark: sql.SparkSession, functions: tuple[PythonFunction, ...] = BU
         spark.udf.register(function.name, _as_udf(function))
 
 
-def _as_udf(function: PythonFunction) -> Any:
+def _as_udf(function: PythonFunction) -> UserDefinedFunctionLike:
     def call(*arguments: object) -> object:
         return function(*arguments)
 

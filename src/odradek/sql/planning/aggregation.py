@@ -6,6 +6,8 @@ from copy import copy, deepcopy
 from typing import Any
 
 from odradek.sql.functions import FUNCTIONS, FunctionLibrary
+from odradek.sql.functions.aggregates import SqlAggregate
+from odradek.sql.functions.library import Definition
 from odradek.sql.planning.steps import NO_COLUMN, AggregateCall
 from odradek.streams.processors.ports import ColumnLists, Fields
 
@@ -17,7 +19,7 @@ class SqlAggregation:
     def __init__(self, calls: tuple[AggregateCall, ...], functions: FunctionLibrary) -> None:
         self._calls = calls
         self._functions = functions
-        self._looked_up: list[tuple[AggregateCall, object]] | None = None
+        self._looked_up: list[tuple[AggregateCall, SqlAggregate]] | None = None
 
     def __repr__(self) -> str:
         """Returns a text that is equal for folds with equal state and results: upgrades compare folds by it."""
@@ -28,12 +30,12 @@ class SqlAggregation:
         _, of_users = self.__getstate__()
         return f"SqlAggregation({'; '.join(calls + [repr(definition) for definition in of_users])})"
 
-    def __getstate__(self) -> Any:
+    def __getstate__(self) -> tuple[tuple[AggregateCall, ...], list[Definition]]:
         """Tasks have the functions of SQL themselves: those of users travel."""
         called = {call.name: self._functions.definition(call.name) for call in self._calls}
         return self._calls, [definition for definition in called.values() if definition.category == "USER"]
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: tuple[tuple[AggregateCall, ...], list[Definition]]) -> None:
         self._calls, of_users = state
         self._functions = FUNCTIONS.with_functions(of_users) if of_users else FUNCTIONS
         self._looked_up = None
@@ -44,7 +46,7 @@ class SqlAggregation:
         fields = [f"`{call.result}` {call.returns.ddl}" for call in self._calls]
         return ", ".join(fields or [f"{NO_COLUMN} BOOLEAN"])
 
-    def _pairs(self) -> list[tuple[AggregateCall, Any]]:
+    def _pairs(self) -> list[tuple[AggregateCall, SqlAggregate]]:
         if self._looked_up is None:
             self._looked_up = [
                 (call, self._functions.aggregate(call.name, call.kinds, call.constants))
@@ -69,10 +71,12 @@ class SqlAggregation:
         ]
 
     def remove(self, key: Fields, aggregate: Any, values: Fields) -> Any:
-        return [
-            function.undo(state, *(values[name] for name in call.arguments))
-            for state, (call, function) in zip(aggregate, self._pairs(), strict=True)
-        ]
+        states = []
+        for state, (call, function) in zip(aggregate, self._pairs(), strict=True):
+            undo = function.undo
+            assert undo is not None, f"{call.name} was resolved for a table"
+            states.append(undo(state, *(values[name] for name in call.arguments)))
+        return states
 
     def merge(self, key: Fields, left: Any, right: Any) -> Any:
         if left is None or right is None:

@@ -26,7 +26,7 @@ from odradek.streams.processors.ports import (
 class ColumnFold(Fold, Protocol):
     """A fold that adds many values at once."""
 
-    def add_all(self, key: Fields, aggregate: object, values: ColumnLists, start: int, end: int) -> Any:
+    def add_all(self, key: Fields, aggregate: object, values: ColumnLists, start: int, end: int) -> object:
         """Adds the values from `start` to `end` of these columns, one after another, as `add` does.
 
         Whatever it raises: the batch goes row by row.
@@ -39,11 +39,11 @@ class CalledFunction:
 
     function: str
     arguments: tuple[str, ...]
-    constants: tuple[Any, ...]
+    constants: tuple[object, ...]
     out: str
     removable: bool
 
-    def look_up(self) -> AggregateFunction:
+    def look_up(self) -> AggregateFunction[Any]:
         return (REMOVABLE if self.removable else FUNCTIONS)[self.function]
 
 
@@ -52,12 +52,12 @@ class SqlFold:
 
     def __init__(self, calls: tuple[CalledFunction, ...]) -> None:
         self._calls = calls
-        self._functions: list[AggregateFunction] | None = None
+        self._functions: list[AggregateFunction[Any]] | None = None
 
-    def __getstate__(self) -> Any:
+    def __getstate__(self) -> tuple[CalledFunction, ...]:
         return self._calls
 
-    def __setstate__(self, calls: Any) -> None:
+    def __setstate__(self, calls: tuple[CalledFunction, ...]) -> None:
         self._calls, self._functions = calls, None
 
     @property
@@ -65,7 +65,7 @@ class SqlFold:
         """The results that are no values, or lists of values, which were added: they may not fit the type."""
         return frozenset(call.out for call in self._calls if call.function in ("sum", "avg", "mean"))
 
-    def _pairs(self) -> Iterator[tuple[CalledFunction, AggregateFunction]]:
+    def _pairs(self) -> Iterator[tuple[CalledFunction, AggregateFunction[Any]]]:
         if self._functions is None:
             self._functions = [call.look_up() for call in self._calls]
         return zip(self._calls, self._functions, strict=True)
@@ -143,7 +143,7 @@ class PythonFold:
         self._bare_value = bare_value
         self._bare_result = bare_result
 
-    def add(self, key: Fields, aggregate: object, values: Fields) -> Any:
+    def add(self, key: Fields, aggregate: object, values: Fields) -> object:
         value, aggregate = _plain(values, self._bare_value), deepcopy(aggregate)
         if self._start is None:
             return value if aggregate is None else self._add(aggregate, value)
@@ -151,7 +151,7 @@ class PythonFold:
             _plain(key, self._bare_key), value, self._start() if aggregate is None else aggregate
         )
 
-    def add_all(self, key: Fields, aggregate: object, values: ColumnLists, start: int, end: int) -> Any:
+    def add_all(self, key: Fields, aggregate: object, values: ColumnLists, start: int, end: int) -> object:
         aggregate = deepcopy(aggregate)
         bare = self._bare_value
         arguments = values[bare][start:end] if bare is not None else _structs(values, start, end)
@@ -166,7 +166,7 @@ class PythonFold:
             _still_there(aggregate)
         return aggregate
 
-    def remove(self, key: Fields, aggregate: object, values: Fields) -> Any:
+    def remove(self, key: Fields, aggregate: object, values: Fields) -> object:
         if self._subtract is None:
             raise TypeError("a table's aggregate needs subtract=")
         value, aggregate = _plain(values, self._bare_value), deepcopy(aggregate)
@@ -174,7 +174,7 @@ class PythonFold:
             return self._subtract(aggregate, value)
         return self._subtract(_plain(key, self._bare_key), value, aggregate)
 
-    def merge(self, key: Fields, left: object, right: object) -> Any:
+    def merge(self, key: Fields, left: object, right: object) -> object:
         if left is None or right is None:
             return right if left is None else left
         if self._merge is not None:
@@ -188,7 +188,7 @@ class PythonFold:
             return None
         return aggregate if self._bare_result is None else {self._bare_result: aggregate}
 
-    def copied(self, aggregate: object) -> Any:
+    def copied(self, aggregate: object) -> object:
         return aggregate
 
 
@@ -227,7 +227,7 @@ class CogroupFold:
         self._bare_values = bare_values
         self._bare_result = bare_result
 
-    def add(self, key: Fields, aggregate: object, values: Fields) -> Any:
+    def add(self, key: Fields, aggregate: object, values: Fields) -> object:
         ((port, value),) = values.items()
         index = int(port)
         return self._adders[index](
@@ -236,10 +236,10 @@ class CogroupFold:
             self._start() if aggregate is None else deepcopy(aggregate),
         )
 
-    def remove(self, key: Fields, aggregate: object, values: Fields) -> Any:
+    def remove(self, key: Fields, aggregate: object, values: Fields) -> object:
         raise TypeError("a co-grouped aggregate takes no value back: its inputs are streams")
 
-    def merge(self, key: Fields, left: object, right: object) -> Any:
+    def merge(self, key: Fields, left: object, right: object) -> object:
         if left is None or right is None:
             return right if left is None else left
         if self._merge is None:
@@ -251,7 +251,7 @@ class CogroupFold:
             return None
         return aggregate if self._bare_result is None else {self._bare_result: aggregate}
 
-    def copied(self, aggregate: object) -> Any:
+    def copied(self, aggregate: object) -> object:
         return aggregate
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -49,13 +49,13 @@ class _Folding:
     fold: ColumnFold
     results: ResultType | None
 
-    def add_all(self, key: Fields, aggregate: object, values: ColumnLists, start: int, end: int) -> Any:
+    def add_all(self, key: Fields, aggregate: object, values: ColumnLists, start: int, end: int) -> object:
         try:
             return self.fold.add_all(key, aggregate, values, start, end)
         except Exception as error:
             raise _FoldError from error
 
-    def copied(self, aggregate: object) -> Any:
+    def copied(self, aggregate: object) -> object:
         return self.fold.copied(aggregate)
 
     def result(self, aggregate: object) -> Fields | None:

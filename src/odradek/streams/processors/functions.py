@@ -16,34 +16,40 @@ from decimal import Decimal
 from functools import reduce
 from itertools import islice
 from math import isnan
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from odradek.spark.rows.result_types import EXACT
 
 _AS_IN_PYTHON: Final = frozenset({bool, int, str, bytes, Decimal, date, datetime})
 """Values of these types Spark sorts as Python does."""
+State = TypeVar("State")
+_Best: TypeAlias = list[object]
+"""The value that is kept, and what it was chosen by; empty before the first value."""
+_Values: TypeAlias = list[object]
+_Counted: TypeAlias = dict[str, int] | list[object]
+"""The count of each value, by its text. An earlier version kept the values, in a list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AggregateFunction:
+class AggregateFunction(Generic[State]):
     """An aggregate function of SQL, over Python values.
 
     `add` and `remove` return the new state. `typed` is a function of Spark whose result has this one's type.
     `arguments`: how many it adds up. `constants`: how many more come behind them, such as the k of top_k.
     """
 
-    start: Callable[[], Any]
-    add: Callable[..., Any]
-    result: Callable[..., Any]
-    merge: Callable[[Any, Any], Any]
+    start: Callable[[], State]
+    add: Callable[..., State]
+    result: Callable[..., object]
+    merge: Callable[[State, State], State]
     typed: str
-    remove: Callable[..., Any] | None = None
+    remove: Callable[..., State] | None = None
     arguments: int = 1
     constants: int = 0
-    add_column: Callable[[Any, list[Any]], Any] | None = None
+    add_column: Callable[[State, list[Any]], State] | None = None
     """Adds the values of a list in turn, as `add` would, but faster."""
 
-    def add_all(self, state: object, *columns: list[Any]) -> object:
+    def add_all(self, state: State, *columns: list[Any]) -> State:
         """Adds the values of these lists, one after another."""
         if self.add_column is not None:
             return self.add_column(state, columns[0])
@@ -135,17 +141,17 @@ def _ordered_remove(state: list[Any], value: object) -> list[Any]:
     return state
 
 
-def _top_result(state: list[Any], size: int) -> list[Any]:
+def _top_result(state: _Values, size: int) -> _Values:
     return state[: -size - 1 : -1]
 
 
-def _list_add(state: list[Any], value: object) -> list[Any]:
+def _list_add(state: _Values, value: object) -> _Values:
     if value is not None:
         state.append(value)
     return state
 
 
-def _list_remove(state: list[Any], value: object) -> list[Any]:
+def _list_remove(state: _Values, value: object) -> _Values:
     try:
         state.remove(value)
     except ValueError:  # no NaN is equal to another
@@ -163,16 +169,13 @@ def _distinct(state: Sequence[object]) -> list[object]:
     return list(seen.values())
 
 
-def _counts(state: Any) -> dict[str, int]:
-    """Returns the count of each value. In a state of an earlier version, the values are in a list."""
-    if isinstance(state, list):
-        return dict(Counter(map(repr, state)))
-    counts: dict[str, int] = state
-    return counts
+def _counts(state: _Counted) -> dict[str, int]:
+    """Returns the count of each value."""
+    return dict(Counter(map(repr, state))) if isinstance(state, list) else state
 
 
-def _counts_changed(by: int) -> Callable[[Any, Any], dict[str, int]]:
-    def change(state: object, value: object) -> dict[str, int]:
+def _counts_changed(by: int) -> Callable[[_Counted, object], _Counted]:
+    def change(state: _Counted, value: object) -> dict[str, int]:
         counts = _counts(state)
         if value is not None:
             name = repr(value)
@@ -186,15 +189,15 @@ def _counts_changed(by: int) -> Callable[[Any, Any], dict[str, int]]:
     return change
 
 
-def _counts_merged(left: object, right: object) -> dict[str, int]:
+def _counts_merged(left: _Counted, right: _Counted) -> _Counted:
     merged = dict(_counts(left))
     for name, count in _counts(right).items():
         merged[name] = merged.get(name, 0) + count
     return merged
 
 
-def _extreme(better: Callable[[Any, Any], bool]) -> AggregateFunction:
-    def add(state: list[Any], value: object) -> list[Any]:
+def _extreme(better: Callable[[Any, Any], bool]) -> AggregateFunction[_Best]:
+    def add(state: _Best, value: object) -> _Best:
         return [value] if value is not None and (not state or better(value, state[0])) else state
 
     return AggregateFunction(
@@ -206,8 +209,8 @@ def _extreme(better: Callable[[Any, Any], bool]) -> AggregateFunction:
     )
 
 
-def _by(better: Callable[[Any, Any], bool]) -> AggregateFunction:
-    def add(state: list[Any], value: object, rank: object) -> list[Any]:
+def _by(better: Callable[[Any, Any], bool]) -> AggregateFunction[_Best]:
+    def add(state: _Best, value: object, rank: object) -> _Best:
         return [value, rank] if rank is not None and (not state or better(rank, state[1])) else state
 
     return AggregateFunction(
@@ -257,8 +260,8 @@ _LIST: Final = AggregateFunction(
 
 
 def _like(
-    function: AggregateFunction, result_of: Callable[..., object], typed: str, constants: int = 0
-) -> AggregateFunction:
+    function: AggregateFunction[State], result_of: Callable[..., object], typed: str, constants: int = 0
+) -> AggregateFunction[State]:
     return AggregateFunction(
         start=function.start,
         add=function.add,
@@ -276,7 +279,7 @@ _MAX: Final = _extreme(lambda new, old: _is_less(old, new))
 _EARLIEST: Final = _extreme(lambda new, old: False)
 _LATEST: Final = _extreme(lambda new, old: True)
 
-FUNCTIONS: Final[dict[str, AggregateFunction]] = {
+FUNCTIONS: Final[dict[str, AggregateFunction[Any]]] = {
     "count": _COUNT,
     "sum": _SUM,
     "avg": _like(_SUM, _average, "avg"),
@@ -302,7 +305,7 @@ FUNCTIONS: Final[dict[str, AggregateFunction]] = {
     "top_k": _like(_ORDERED, _top_result, "collect_list", constants=1),
     "bottom_k": _like(_ORDERED, lambda state, size: state[:size], "collect_list", constants=1),
 }
-REMOVABLE: Final[dict[str, AggregateFunction]] = FUNCTIONS | {
+REMOVABLE: Final[dict[str, AggregateFunction[Any]]] = FUNCTIONS | {
     "min": _like(_ORDERED, lambda state: state[0] if state else None, "first"),
     "max": _like(_ORDERED, lambda state: state[-1] if state else None, "first"),
 }

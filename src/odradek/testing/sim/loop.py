@@ -251,7 +251,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def create_task(
         self,
-        coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
+        coro: Coroutine[object, object, T] | Generator[object, None, T],
         *,
         name: object = None,
         context: Context | None = None,
@@ -277,11 +277,11 @@ class SimLoop(asyncio.BaseEventLoop):
     async def create_server(  # type: ignore[override]
         self,
         protocol_factory: Callable[[], asyncio.BaseProtocol],
-        host: Any = None,
+        host: str | None = None,
         port: int = 0,
         *,
         ssl: object = None,
-        sock: Any = None,
+        sock: object = None,
         **_ignored: object,
     ) -> asyncio.AbstractServer:
         _refuse(ssl=ssl, sock=sock)
@@ -294,7 +294,7 @@ class SimLoop(asyncio.BaseEventLoop):
         port: int,
         *,
         ssl: object = None,
-        sock: Any = None,
+        sock: object = None,
         **_ignored: object,
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         _refuse(ssl=ssl, sock=sock)
@@ -302,11 +302,12 @@ class SimLoop(asyncio.BaseEventLoop):
 
     async def getaddrinfo(
         self,
-        host: Any,
-        port: Any,
+        host: str | bytes | None,
+        port: str | bytes | int | None,
         **_ignored: object,
     ) -> list[tuple[Any, ...]]:
-        return self._connections().resolve(host, int(port or 0))
+        name = host.decode() if isinstance(host, bytes) else host
+        return [*self._connections().resolve(name, int(port or 0))]
 
     def _process_events(self, event_list: object) -> None:  # required by BaseEventLoop, never called
         raise AssertionError("this loop has no selector")

@@ -47,12 +47,12 @@ class OffloadDelays:
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Job:
     offload: SimOffload
-    work: Callable[..., Any]
+    work: Callable[..., object]
     arguments: tuple[object, ...]
     outcome: asyncio.Future[Any]
     done: Callable[[Any, BaseException | None], None] | None = None
     """The function that takes the result in place of the future."""
-    result: Any = None
+    result: object = None
     error: BaseException | None = None  # stored-error: it goes into one future
     is_over: bool = False
     abandoned: bool = False

@@ -208,7 +208,7 @@ def _write_object(value: Any, parts: list[bytes]) -> None:
         )
     if issubclass(kind, enum.Enum):
         parts.append(b"e")
-        content: Any = value.name
+        content: object = value.name
     else:
         parts.append(b"o")
         content = tuple(value) if issubclass(kind, tuple) else _fields(value)
@@ -217,7 +217,7 @@ def _write_object(value: Any, parts: list[bytes]) -> None:
     _write(content, parts)
 
 
-def _fields(value: object) -> dict[str, Any]:
+def _fields(value: object) -> dict[str, object]:
     """Returns all that an object holds, in its dictionary and in slots."""
     held = dict(getattr(value, "__dict__", {}))
     for name in _slots(type(value)):

@@ -46,7 +46,7 @@ def _old_attribute(owner: object, name: object) -> object:
     return _time_zone
 
 
-def _time_zone(key: Any, _from_cache: object = True) -> zoneinfo.ZoneInfo:
+def _time_zone(key: str, _from_cache: object = True) -> zoneinfo.ZoneInfo:
     return zoneinfo.ZoneInfo(key)
 
 
@@ -118,7 +118,7 @@ class _OldReader(pickle._Unpickler):
     }
 
 
-def _stand_in_type(kind: object) -> Any:
+def _stand_in_type(kind: object) -> type[StandIn]:
     if isinstance(kind, type) and issubclass(kind, StandIn):
         return kind
     raise ValueError("it makes objects as no version of Odradek wrote them")
@@ -136,8 +136,8 @@ class StandIn:
         return instance
 
     def __init__(self, *parts: object, **named: object) -> None:
-        self.parts: list[Any]
-        self.fields: dict[Any, Any]
+        self.parts: list[object]
+        self.fields: dict[object, object]
 
     def __setstate__(self, state: object) -> None:
         if isinstance(state, list):  # a frozen dataclass with slots
@@ -166,7 +166,7 @@ class _Revival:
         self._make, self._loaded = make, loaded
         self._done: dict[int, object] = {}
 
-    def again(self, member: object) -> Any:
+    def again(self, member: object) -> object:
         key = id(member)
         if key not in self._done:
             self._done[key] = self._revived(member)
@@ -195,7 +195,7 @@ class _Revival:
                 raise ValueError("it names a function where a value belongs")
         return value
 
-    def _content(self, stand_in: StandIn) -> Any:
+    def _content(self, stand_in: StandIn) -> Mapping[str, object] | tuple[object, ...] | str:
         kind = self._loaded(*stand_in.qualified_name)
         parts = [self.again(part) for part in stand_in.parts]
         if isinstance(kind, type) and issubclass(kind, enum.Enum):
