@@ -1,8 +1,10 @@
-"""The record of one run, as a hash: two runs of one seed must give the same."""
+"""The record of one run, as a hash: two runs of one seed must give the same. The broker's events go into it, too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Final
 
@@ -66,3 +68,35 @@ def first_difference(trace: Trace, other: Trace) -> str:
     mine = left[index] if index < len(left) else "(end)\n"
     theirs = right[index] if index < len(right) else "(end)\n"
     return f"event {index}:\n{before}first  > {mine}second > {theirs}"
+
+
+class _TraceHandler(logging.Handler):
+    def __init__(self, trace: Trace, on_traceback: Callable[[str, BaseException], None]) -> None:
+        super().__init__()
+        self._trace = trace
+        self._on_traceback = on_traceback
+
+    def emit(self, record: logging.LogRecord) -> None:
+        values = getattr(record, "odradek_values", {})
+        text = " ".join(f"{key}={value}" for key, value in values.items())
+        self._trace.remark(f"{record.levelname} {record.name} {record.getMessage()} {text}")
+        if record.exc_info and record.exc_info[1] is not None:
+            self._on_traceback(record.getMessage(), record.exc_info[1])
+
+
+@contextmanager
+def events_into(trace: Trace, on_traceback: Callable[[str, BaseException], None]) -> Iterator[None]:
+    """Adds the package's log events to a kept trace (outside of its hash) while the context is open; prints none of them.
+
+    An event that comes with a traceback is one that its author did not expect: `on_traceback` gets it.
+    """
+    logger = logging.getLogger("odradek")
+    before = (logger.handlers[:], logger.propagate, logger.level)
+    logger.handlers[:] = [_TraceHandler(trace, on_traceback)]
+    logger.propagate = False
+    logger.setLevel(logging.INFO if trace.lines is not None else logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.handlers[:], logger.propagate = before[:2]
+        logger.setLevel(before[2])

@@ -22,13 +22,12 @@ from odradek.testing.guarded_disk import GuardedDisk
 from odradek.testing.sim.disk import SimDisk
 from odradek.testing.sim.disk_faults import CrashKind, DiskFault
 from odradek.testing.sim.entropy import SimClock, SimEntropy, stream
-from odradek.testing.sim.event_capture import events_into
 from odradek.testing.sim.failures import HostCrashed, ViolationError
 from odradek.testing.sim.loop import SimLoop
 from odradek.testing.sim.medium import Medium
 from odradek.testing.sim.network import CURRENT, Conditions, Interface, Network, NetworkHost
 from odradek.testing.sim.offload import OffloadDelays, SimOffload, baton_locks, give_way
-from odradek.testing.sim.trace import Trace
+from odradek.testing.sim.trace import Trace, events_into
 
 T = TypeVar("T")
 _CANCEL_ROUNDS_MAX = 100
