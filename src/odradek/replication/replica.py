@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from odradek.cluster.image import INTERNAL_TOPICS, NO_LEADER
@@ -40,7 +40,7 @@ class Replica:
         name: TopicPartition,
         topic_id: UUID,
         log: Log,
-        readers: Readers,
+        readers: Readers[Any],
         request_flush: Callable[[], None],
     ) -> None:
         self.name: Final = name

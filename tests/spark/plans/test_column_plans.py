@@ -79,8 +79,12 @@ _LEFT_TO_SPARK: Final = (
     "l",
     "to_json(l)",
     "current_timestamp()",
+    "l = struct(s AS v, n AS n)",
+    "h = array(struct(s AS key, x AS value))",
+    "cast(NULL AS ARRAY<INT>)",
+    "if(b, cast(NULL AS MAP<STRING, INT>), NULL) IS NULL",
 )
-"""What Arrow computes otherwise, or not at all: overflow, texts of numbers, collations, whole structs. A branch that is not
+"""What Arrow computes otherwise, or not at all: overflow, texts of numbers, collations, whole structs, arrays and maps. A branch that is not
 chosen raises no error in Spark, and Arrow computes all branches.
 """
 

@@ -31,6 +31,7 @@ from odradek.security.authorizer import AclAuthorizer, Authorizer
 from odradek.security.principals import BROKER_ITSELF, Requester
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Struct)
 Response = Message | Awaitable[Message] | HeldResponse | None
 _INLINE_STEPS: Final = 500
 
@@ -279,13 +280,14 @@ def _note_omission(rule: AccessRule, admission: Admission) -> Generator[None, No
         return
     if len(rule.alternatives) > 1 and admission.access.may_any(rule.alternatives[:1], None, quietly=True):
         return
-    admission.finishes.append(partial(_omit, rule, admission, rule.field.split("[].")))
+    path = rule.field.split("[].")
+    admission.finishes.append(lambda response: _omit(rule, admission, path, response))
     yield
 
 
 def _omit(
-    rule: AccessRule, admission: Admission, path: list[str], response: Struct
-) -> Generator[None, None, Struct]:
+    rule: AccessRule, admission: Admission, path: list[str], response: S
+) -> Generator[None, None, S]:
     array, *rest = path
     admitted = []
     for element in getattr(response, array) or ():

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     _GroupDescriptions = _MemberDescriptions | streams_group_describe.StreamsGroupDescribeResponse
 
 E = TypeVar("E", bound=Struct)
+OffsetsT = TypeVar("OffsetsT", "OffsetFetchResponse", "OffsetFetchResponseGroup")
 
 Work = Generator[None, None, None]
 _TOPIC, _GROUP, _CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER
@@ -116,7 +117,7 @@ def _with_topic_operations(
     for topic in response.topics:
         yield
         operations = NOT_ASKED
-        if topic.error_code == ErrorCode.NONE:
+        if topic.error_code == ErrorCode.NONE and topic.name is not None:
             operations = admission.access.operations(_TOPIC, topic.name)
         topics.append(topic.replace(topic_authorized_operations=operations))
     return response.replace(topics=topics)
@@ -316,9 +317,7 @@ def _name_of(admission: Admission, topic: Struct) -> str | None:
     return None if image is None else image.name
 
 
-def _with_visible_topics(
-    admission: Admission, response: OffsetFetchResponse | OffsetFetchResponseGroup
-) -> Completion:
+def _with_visible_topics(admission: Admission, response: OffsetsT) -> Generator[None, None, OffsetsT]:
     topics = []
     for topic in response.topics:
         yield

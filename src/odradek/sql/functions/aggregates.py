@@ -38,7 +38,7 @@ class SqlAggregate:
     def add(self, state: object, *arguments: object) -> object:
         return self._fold.add(state, *arguments[: self._values])
 
-    def add_all(self, state: object, rows: int, columns: list[list[SqlValue]]) -> object:
+    def add_all(self, state: object, rows: int, columns: list[list[Any]]) -> object:
         """Adds rows in turn, as `add` does for one: `columns` are their arguments."""
         if self._fold.add_column is not None and self._values == 1:
             return self._fold.add_column(state, columns[0])

@@ -251,7 +251,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def create_task(
         self,
-        coro: Coroutine[object, object, T] | Generator[object, None, T],
+        coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
         *,
         name: object = None,
         context: Context | None = None,

@@ -137,7 +137,7 @@ class StandIn:
 
     def __init__(self, *parts: object, **named: object) -> None:
         self.parts: list[object]
-        self.fields: dict[object, object]
+        self.fields: dict[Any, object]
 
     def __setstate__(self, state: object) -> None:
         if isinstance(state, list):  # a frozen dataclass with slots
