@@ -17,6 +17,7 @@ from odradek.broker.coordinators.producer_ids import ControllerIdBlocks, Produce
 from odradek.broker.coordinators.runtime import CoordinatorRuntime
 from odradek.broker.handlers import Handlers
 from odradek.broker.image_changes import ImageChanges
+from odradek.broker.recurring_work import RecurringWork
 from odradek.broker.replica_wiring import Proposals, fetchers
 from odradek.broker.replicas.log_dir_moves import LogDirMoves
 from odradek.broker.replicas.replica_manager import ReplicaManager
@@ -26,7 +27,6 @@ from odradek.broker.requests.throttling import quota_terms
 from odradek.broker.security.listeners import SecureListeners
 from odradek.broker.sessions.fetch_sessions import FetchSessions
 from odradek.broker.stores import OpenRegistry, first_image, open_stores
-from odradek.broker.upkeep import Upkeep
 from odradek.cluster.availability import TopicRules
 from odradek.cluster.controller.controller import Controller
 from odradek.cluster.controller.maintenance import policy_of
@@ -97,7 +97,7 @@ class Broker:
         self._ending = asyncio.Lock()
         self._directories: LogManager | None = None
         self._registry: Registry | None = None
-        self._upkeep: Upkeep | None = None
+        self._recurring_work: RecurringWork | None = None
         """The recurring work, and the record of this broker's disks; None until the broker is registered."""
         self._cluster: ClusterLink | None = None
         self._replicas: ReplicaManager | None = None
@@ -225,9 +225,9 @@ class Broker:
         await replicas.load(image, config, await identity.load())
         await self._listen(context)
         await self._join(cluster, registry, directories, identity)
-        upkeep = self._upkeep = Upkeep(context, identity, self._listeners, self._trail)
+        recurring_work = self._recurring_work = RecurringWork(context, identity, self._listeners, self._trail)
         await self._listeners.make_first_users(cluster)
-        self.background.start(upkeep.rounds(config))
+        self.background.start(recurring_work.rounds(config))
         self.background.import_handlers(self._handlers)
         _log.info(
             "broker_started",
@@ -407,7 +407,7 @@ class Broker:
             await self._stop(drain_seconds)
 
     async def _stop(self, drain_seconds: float) -> None:
-        self._end_upkeep()
+        self._end_recurring_work()
         server, cluster, replicas = self._server, self._cluster, self._replicas
         registry, directories = self._registry, self._directories
         self._server = self._cluster = self._replicas = self._registry = self._directories = None
@@ -444,17 +444,17 @@ class Broker:
             if cluster is not None and drain_seconds > 0:
                 ending.push_async_callback(cluster.leave)
 
-    def _end_upkeep(self) -> None:
+    def _end_recurring_work(self) -> None:
         watch, self.loop_watch = self.loop_watch, None
         if watch is not None:
             watch.close()
-        if self._upkeep is not None:
-            self._upkeep.end()
+        if self._recurring_work is not None:
+            self._recurring_work.end()
 
     async def _note_clean_end(self) -> None:
-        upkeep, self._upkeep = self._upkeep, None
-        if upkeep is not None:
-            await upkeep.note_clean_end()
+        recurring_work, self._recurring_work = self._recurring_work, None
+        if recurring_work is not None:
+            await recurring_work.note_clean_end()
 
     async def _end_audit(self) -> None:
         trail, self._trail = self._trail, None

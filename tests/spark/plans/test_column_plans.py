@@ -84,8 +84,8 @@ _LEFT_TO_SPARK: Final = (
     "cast(NULL AS ARRAY<INT>)",
     "if(b, cast(NULL AS MAP<STRING, INT>), NULL) IS NULL",
 )
-"""What Arrow computes otherwise, or not at all: overflow, texts of numbers, collations, whole structs, arrays and maps. A branch that is not
-chosen raises no error in Spark, and Arrow computes all branches.
+"""What Arrow computes otherwise, or not at all: overflow, texts of numbers, collations; whole structs, arrays and maps. A
+branch that is not chosen raises no error in Spark, and Arrow computes all branches.
 """
 
 

@@ -285,9 +285,7 @@ def _note_omission(rule: AccessRule, admission: Admission) -> Generator[None, No
     yield
 
 
-def _omit(
-    rule: AccessRule, admission: Admission, path: list[str], response: S
-) -> Generator[None, None, S]:
+def _omit(rule: AccessRule, admission: Admission, path: list[str], response: S) -> Generator[None, None, S]:
     array, *rest = path
     admitted = []
     for element in getattr(response, array) or ():

@@ -1,4 +1,4 @@
-"""The upkeep of a running broker: what it does again and again, how often, and the last note on its disks when it stops."""
+"""The recurring work of a broker: what it does again and again, how often, and the last note on its disks when it stops."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EXTENTS_SECONDS: Final = 1.0
 """What was acknowledged since may be cut without notice if a disk loses it just when the broker crashes."""
 
 
-class Upkeep:
+class RecurringWork:
     """The recurring work of one broker that has joined its cluster."""
 
     def __init__(
