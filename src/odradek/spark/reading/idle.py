@@ -4,6 +4,8 @@ A query that asks for offsets at each trigger costs CPU whether records come or 
 brings nothing new waits instead, until a topic of the query ends elsewhere or the time is up. All that wait in one process are
 served by one thread, which asks where all their topics end in one request. Less often it asks which topics have more partitions
 now, or were made again under their names: a long wait delays neither.
+
+A wait that ends returns what the look has seen. Fifty queries that wake for one record need not ask fifty times.
 """
 
 from __future__ import annotations
@@ -92,11 +94,23 @@ class QueryEnds:
             return list(self._of_sources.values())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Waiting:
     known: Offsets
     shapes: Sequence[tuple[str, TopicShape]]
     moved: threading.Event = field(default_factory=threading.Event)
+    seen: Offsets | None = None
+    """The ends that the look has seen which ended the wait, if all topics had their shapes after it."""
+
+    def has_moved(self, ends: Offsets) -> bool:
+        return any(ends.get(partition) != end for partition, end in self.known.items())
+
+    def has_shapes(self, present: Shapes) -> bool:
+        """Tells whether the topics exist and are what they were when the wait began."""
+        return all(topic in present and shape.is_still(present[topic]) for topic, shape in self.shapes)
+
+    def topics(self) -> set[str]:
+        return {topic for topic, _ in self.shapes}
 
 
 class EndsWatch:
@@ -109,10 +123,17 @@ class EndsWatch:
         self._lock: Final = threading.Lock()
         self._waiting: Final[set[_Waiting]] = set()
         self._is_polling = False
+        self._last_ends: Offsets = {}
+        """What the last look has seen; empty while nothing looks."""
 
-    def wait(self, known: Offsets, timeout_s: float, shapes: Sequence[tuple[str, TopicShape]] = ()) -> None:
-        """Returns when one of these partitions ends elsewhere or is gone, when one of these topics has another shape, when no
-        broker answers, or after `timeout_s`.
+    def wait(
+        self, known: Offsets, timeout_s: float, shapes: Sequence[tuple[str, TopicShape]] = ()
+    ) -> Offsets | None:
+        """Waits until one of these partitions ends elsewhere or is gone, one of these topics has another shape, no broker
+        answers, or `timeout_s` is over.
+
+        Returns the ends of the partitions, where a look that began after the wait has seen them, and the topics still had their
+        shapes after it: then these are ends of the same topics. Otherwise None.
         """
         waiting = _Waiting(known, shapes)
         with self._lock:
@@ -125,6 +146,12 @@ class EndsWatch:
         finally:
             with self._lock:
                 self._waiting.discard(waiting)
+        return waiting.seen
+
+    def recent(self) -> Offsets:
+        """Returns the ends that the last look has seen; empty while nothing waits. They are about LOOK_EVERY_S old at most."""
+        with self._lock:
+            return self._last_ends
 
     def _poll(self) -> None:
         for look in itertools.count(1):
@@ -133,30 +160,40 @@ class EndsWatch:
                 waiting = list(self._waiting)
                 if not waiting:
                     self._is_polling = False
+                    self._last_ends = {}
                     return
             self._check(waiting, with_shapes=look % SHAPES_EVERY_LOOKS == 0)
 
     def _check(self, all_waiting: list[_Waiting], *, with_shapes: bool) -> None:
         partitions = {partition for waiting in all_waiting for partition in waiting.known}
-        topics = sorted({topic for waiting in all_waiting for topic, _ in waiting.shapes})
         shapes: Shapes = {}
         try:
             ends = self._catalog.offsets(dict.fromkeys(partitions, LATEST)) if partitions else {}
-            if with_shapes and topics:
+            moved = {waiting for waiting in all_waiting if waiting.has_moved(ends)}
+            asking = all_waiting if with_shapes else moved
+            topics = sorted({topic for waiting in asking for topic in waiting.topics()})
+            if topics:
                 shapes = self._shapes(topics)
         except (OdradekError, OSError) as error:
             log.debug(
                 "no broker says where topics end: %s", error
             )  # each query asks itself, and says what is wrong
+            self._note({})
             for waiting in all_waiting:
                 waiting.moved.set()
             return
+        self._note(ends)
         for waiting in all_waiting:
-            has_moved = any(ends.get(partition) != end for partition, end in waiting.known.items())
-            if has_moved or not all(
-                shape.is_still(shapes.get(topic, shape)) for topic, shape in waiting.shapes
-            ):
+            if waiting in moved:
+                if waiting.shapes and waiting.has_shapes(shapes):
+                    waiting.seen = {at: ends[at] for at in waiting.known if at in ends}
                 waiting.moved.set()
+            elif not all(shape.is_still(shapes.get(topic, shape)) for topic, shape in waiting.shapes):
+                waiting.moved.set()
+
+    def _note(self, ends: Offsets) -> None:
+        with self._lock:
+            self._last_ends = ends
 
     def _shapes(self, topics: Sequence[str]) -> Shapes:
         """Returns the shapes of the topics that exist."""
@@ -214,12 +251,23 @@ class IdleWait:
     ends: QueryEnds
     wait_s: float
 
-    def wait(self, source: object, ends: Offsets, shapes: Shapes) -> None:
+    def wait(self, source: object, ends: Offsets, shapes: Shapes) -> Offsets | None:
         """Waits while the topics of the query are as its sources have seen them, and none of these has found something to read.
 
-        `ends`, `shapes`: what this source saw last.
+        `ends`, `shapes`: what this source saw last. Returns the ends as they are now, where the topics are still the same;
+        otherwise None, and the source has to ask.
         """
         self.ends.note(source, ends, shapes)
-        if self.ends.has_news:
-            return
-        self.watch.wait(self.ends.known(), self.wait_s, self.ends.shapes())
+        recent = self.watch.recent()
+        has_moved = any(recent.get(partition, end) > end for partition, end in ends.items())
+        if has_moved or self.ends.has_news:
+            return None
+        return self.watch.wait(self.ends.known(), self.wait_s, self.ends.shapes())
+
+    def has_no_news(self, ends: Offsets) -> bool:
+        """Tells whether the last look of all queries, a moment ago, has seen just these ends: then a source need not ask.
+
+        What came since ends its next wait. False while no query waits.
+        """
+        recent = self.watch.recent()
+        return bool(ends) and all(recent.get(partition) == end for partition, end in ends.items())

@@ -131,13 +131,11 @@ class StreamProgress:
         """Returns the end of the next batch, or `start` itself when there is nothing to read.
 
         `everything`: Spark asks for all there is, whatever minOffsetsPerTrigger says. The first batch of a query runs even
-        when it is empty; so its end always says where it began. A second look that finds nothing waits, if the query may.
+        when it is empty; so its end always says where it began. After a look that has found nothing, the next one waits, if the
+        query may.
         """
-        end = self._next_end(start, limit, everything=everything)
-        if end is start and self._idle is not None and self._may_wait and self._idle_at == start:
-            self._idle.wait(self, self._latest, self._shapes())
-            self._looked_at = None
-            end = self._next_end(start, limit, everything=everything)
+        is_fresh = self._idle is not None and self._may_wait and self._share_look(self._idle, start)
+        end = self._next_end(start, limit, everything=everything, is_fresh=is_fresh)
         if self._idle is not None:
             self._idle.ends.note(self, self._latest, self._shapes(), has_news=end is not start)
         self._idle_at = start if end is start else None
@@ -159,8 +157,46 @@ class StreamProgress:
         """Returns whether only records end a wait: no time limit of minOffsetsPerTrigger or of a last batch applies."""
         return self._options.min_offsets_per_trigger is None and self._target is None
 
-    def _next_end(self, start: StreamOffset, limit: int | None, *, everything: bool) -> StreamOffset:
-        available = self._available(start)
+    def _share_look(self, idle: idle.IdleWait, start: StreamOffset) -> bool:
+        """Waits if the last look has found nothing. Tells whether a look for all queries has brought `_latest` up to date."""
+        if self._idle_at != start:
+            return idle.has_no_news(self._latest) and self._adopt(self._latest, start)
+        seen = idle.wait(self, self._latest, self._shapes())
+        self._looked_at = None
+        return seen is not None and self._adopt(seen, start)
+
+    def _adopt(self, seen: Offsets, start: StreamOffset) -> bool:
+        """Takes ends that the look of all queries has seen, of topics that are still the same.
+
+        Returns False where this source has to ask: topics that it reads may have come, or an end before `start` may be that of
+        a new leader that lags.
+        """
+        if self._options.archive is not None or not self._has_all_topics():
+            return False
+        ends = {partition: seen[partition] for partition in self._partitions if partition in seen}
+        offsets = self._present_offsets(start)
+        if len(ends) < len(self._partitions) or any(
+            ends.get(at, -1) < next_ for at, next_ in offsets.items()
+        ):
+            return False
+        self._latest = ends
+        return True
+
+    def _has_all_topics(self) -> bool:
+        """Tells whether all that is to be read was there at the last look-up, and no topics can come that a pattern matches."""
+        topics = self._options.topics
+        present = {partition.topic for partition in self._partitions}
+        return (
+            topics.pattern is None
+            and present.issuperset(topics.names)
+            and set(self._partitions).issuperset(topics.partitions)
+        )
+
+    def _next_end(
+        self, start: StreamOffset, limit: int | None, *, everything: bool, is_fresh: bool = False
+    ) -> StreamOffset:
+        """`is_fresh`: the ends in `_latest` have just been seen."""
+        available = self._latest if is_fresh else self._available(start)
         is_first = start == self._initial
         living = self._of_present_topics(start)
         beginnings = self._beginnings_of_new(living, available)

@@ -18,6 +18,7 @@ from odradek.model.ids import TopicPartition
 from odradek.runtime.real import SystemClock
 from odradek.spark.options.option_table import Use
 from odradek.spark.options.options import read_options
+from odradek.spark.options.positions import LATEST
 from odradek.spark.reading import idle
 from odradek.spark.reading.idle import (
     SHAPES_EVERY_LOOKS,
@@ -235,23 +236,30 @@ class CountedWatch(EndsWatch):
     """Counts waits, and writes a record during each."""
 
     logs: Logs
+    brings_ends: bool = False
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    """What the last look has seen."""
     known: list[dict[TopicPartition, int]] = field(default_factory=list)
     shapes: list[list[tuple[str, TopicShape]]] = field(default_factory=list)
+
+    def recent(self) -> Mapping[TopicPartition, int]:
+        return self.ends
 
     def wait(
         self,
         known: Mapping[TopicPartition, int],
         timeout_s: float,
         shapes: Sequence[tuple[str, TopicShape]] = (),
-    ) -> None:
+    ) -> Mapping[TopicPartition, int] | None:
         self.known.append(dict(known))
         self.shapes.append(list(shapes))
         start, end = self.logs.spans[A]
         self.logs.spans[A] = (start, end + 1)
+        return self.logs.offsets(dict.fromkeys(known, LATEST)) if self.brings_ends else None
 
 
 def idle_stream(logs: Logs, **options: str) -> tuple[StreamProgress, CountedWatch]:
-    topics = {} if "assign" in options else {"subscribe": "t"}
+    topics = {} if {"assign", "subscribePattern"} & set(options) else {"subscribe": "t"}
     given = {"kafka.bootstrap.servers": "h:1", "offsetPollIntervalMs": "0", **topics, **options}
     watch = CountedWatch(logs)
     wait = IdleWait(watch=watch, ends=QueryEnds(), wait_s=1.0)
@@ -273,6 +281,82 @@ def test_the_second_look_that_finds_nothing_waits_and_returns_what_came() -> Non
     assert not watch.known
     assert progress.latest(at(5), None).next_offsets == {A: 6}
     assert watch.known == [{A: 5}]
+
+
+def test_a_source_takes_the_ends_that_the_look_of_all_has_seen_and_asks_no_broker() -> None:
+    logs = Logs({A: (0, 5)})
+    progress, watch = idle_stream(logs)
+    watch.brings_ends = True
+    assert progress.latest(at(5), None) == at(5)
+    looks = logs.look_count
+    assert progress.latest(at(5), None).next_offsets == {A: 6}
+    assert logs.look_count == looks + 1, "the look of the watch, and none of its own"
+    watch.ends = {A: 5}
+    logs.spans[A] = (0, 7)
+    assert progress.latest(at(6), None).next_offsets == {A: 7}, "an older look proves nothing: it asks"
+    assert logs.look_count == looks + 2
+    watch.ends = {A: 7}
+    assert progress.latest(at(7), None) == at(7)
+    assert logs.look_count == looks + 2, "the last look of the watch has seen that nothing is new"
+
+
+@pytest.mark.parametrize(
+    ("options", "coming"),
+    [
+        ({"subscribePattern": "t.*"}, TopicPartition("t2", 0)),
+        ({"subscribe": "t,later"}, TopicPartition("later", 0)),
+        ({"assign": '{"t": [0, 1]}'}, TopicPartition("t", 1)),
+    ],
+)
+def test_a_source_asks_itself_where_topics_may_have_come_that_it_reads(
+    options: dict[str, str], coming: TopicPartition
+) -> None:
+    logs = Logs({A: (0, 5)})
+    progress, watch = idle_stream(logs, partitionDiscoveryIntervalMs="0", **options)
+    watch.brings_ends = True
+    assert progress.latest(at(5), None) == at(5)
+    logs.spans[coming] = (0, 2)
+    assert progress.latest(at(5), None).next_offsets == {A: 6, coming: 2}
+
+
+def test_an_end_before_the_start_is_asked_for_again_and_not_believed() -> None:
+    logs = Logs({A: (0, 5)})
+    progress, watch = idle_stream(logs)
+    watch.brings_ends = True
+    assert progress.latest(at(5), None) == at(5)
+    logs.lag_looks[A] = [3]  # the look of the watch meets a new leader that lags
+    assert progress.latest(at(5), None).next_offsets == {A: 6}
+
+
+@pytest.mark.parametrize("change", ["records", "made again", "partitions"])
+def test_a_look_hands_out_ends_only_of_topics_that_are_still_the_same(change: str) -> None:
+    logs, steps = SteppedLogs({A: (0, 5)}), Steps()
+    watch, seen = EndsWatch(logs, steps.pause), list[Mapping[TopicPartition, int] | None]()
+    thread = threading.Thread(target=lambda: seen.append(watch.wait({A: 5}, LONG_S, [("t", SHAPE)])))
+    thread.start()
+    steps.look_until(lambda: bool(logs.asked))
+    assert watch.recent() == {A: 5}
+    logs.spans[A] = (0, 6)
+    if change == "made again":
+        logs.ids["t"] = LATER_ID
+    if change == "partitions":
+        logs.spans[TopicPartition("t", 1)] = (0, 0)
+    steps.look()
+    thread.join(LONG_S)
+    assert seen == [{A: 6} if change == "records" else None]
+    steps.end()
+
+
+def test_a_look_that_fails_leaves_nothing_to_believe() -> None:
+    logs, steps = SteppedLogs({A: (0, 5)}), Steps()
+    watch = EndsWatch(logs, steps.pause)
+    thread = waiting(watch, {A: 5}, [("t", SHAPE)])
+    steps.look_until(lambda: bool(logs.asked))
+    logs.is_down = True
+    steps.look()
+    thread.join(LONG_S)
+    assert watch.recent() == {}
+    steps.end()
 
 
 def test_no_wait_where_time_itself_ends_a_batch() -> None:
@@ -300,12 +384,13 @@ class BlockingWatch(EndsWatch):
         known: Mapping[TopicPartition, int],
         timeout_s: float,
         shapes: Sequence[tuple[str, TopicShape]] = (),
-    ) -> None:
+    ) -> Mapping[TopicPartition, int] | None:
         self.wait_count += 1
         unread = {at for at, (_, end) in self.query.logs.spans.items() if self.query.read[at] < end}
         moved = {at for at, end in known.items() if self.query.logs.spans[at][1] != end}
         assert moved or not unread, f"{unread} waits until {timeout_s} s are over"
         self.query.write()
+        return None
 
 
 class JoiningQuery:
