@@ -78,17 +78,7 @@ check: rules collected ## format, lint, types, imports; every test can be collec
 rules: $(READY) ## what `make check` does without collecting the tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/python -m tests.lint.stored_errors
-	$(BIN)/python -m tests.lint.import_cycles
-	$(BIN)/python -m tests.lint.names
-	$(BIN)/python -m tests.lint.sizes
-	$(BIN)/python -m tests.lint.wording
-	$(BIN)/python -m tests.lint.late_imports
-	$(BIN)/python -m tests.lint.access_table
-	$(BIN)/python -m tests.lint.private_access
-	$(BIN)/python -m tests.lint.digits
-	$(BIN)/python -m tests.lint.unused
-	$(BIN)/python -m tests.lint.fragments
+	$(BIN)/python -m tests.lint
 	$(BIN)/python -m tools.sync_faces --check
 	$(BIN)/python -m tools.requirement_files
 	$(BIN)/mypy

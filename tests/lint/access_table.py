@@ -61,7 +61,11 @@ def _text(acls: set[Any]) -> str:
     return ", ".join(sorted(f"{acl.operation.name} {acl.resource.name}" for acl in acls)) or "nothing"
 
 
-if __name__ == "__main__":
+def main() -> int:
     lines = list(findings())
     sys.stdout.writelines(f"{line}\n" for line in lines)
-    sys.exit(1 if lines else 0)
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

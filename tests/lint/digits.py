@@ -20,6 +20,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.kit.trees import parsed
+
 SOURCES: Final = (Path("src"),)
 _ALLOWED: Final = re.compile(r"#.*\bdigits: \w+")
 _METHODS: Final = frozenset({"isdigit", "isdecimal", "isnumeric"})
@@ -27,11 +29,15 @@ _READERS: Final = {"int": "whole_number", "float": "double_number", "Decimal": "
 _OPTIONS: Final = frozenset({"option", "argument"})
 _TYPES: Final = frozenset({"int", "float", "INT", "FLOAT", "IntRange", "FloatRange"})
 _HANDLED: Final = frozenset({"ValueError", "InvalidOperation", "ArithmeticError"})
+_MAY_HAVE_ONE: Final = re.compile("|".join([r"\\d", r"\btype\s*=", *sorted(_METHODS | _HANDLED)]))
+"""Text without a match has no finding: a search is quick, and to parse is not."""
 
 
 def check(source: str) -> list[tuple[int, str]]:
     """(line, text) of each finding in a module."""
-    tree = ast.parse(source)
+    if not _MAY_HAVE_ONE.search(source):
+        return []
+    tree = parsed(source)
     lines = source.splitlines()
     findings = {*_patterns(tree), *_methods(tree), *_readers(tree), *_options(tree)}
     return [(line, text) for line, text in sorted(findings) if not _ALLOWED.search(lines[line - 1])]

@@ -17,10 +17,12 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 from pathlib import Path
 from typing import Final
+
+from tests.kit.trees import parsed
 
 FRAGMENTS_MAX: Final = 0
 UNNAMED_MAX: Final = 8
@@ -81,17 +83,18 @@ def unnamed(root: Path) -> Iterator[str]:
 def _faults(root: Path) -> Iterator[tuple[_Fault, str]]:
     """Yields both kinds of faults: each file is parsed once."""
     for path in sorted((root / "src").rglob("*.py")):
-        name, tree = path.relative_to(root).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
-        for line, text in _docstrings(tree):
+        name, tree = path.relative_to(root).as_posix(), parsed(path.read_text(encoding="utf-8"))
+        nodes = list(ast.walk(tree))
+        for line, text in _docstrings(nodes):
             if is_fragment(text):
                 yield _Fault.FRAGMENT, f"{name}:{line}: {text.strip().splitlines()[0]}"
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and _is_unnamed(node):
                 yield _Fault.UNNAMED, f"{name}:{node.lineno}: {node.name}"
 
 
 def _is_unnamed(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    text = ast.get_docstring(node) or ""
+    text = (ast.get_docstring(node, clean=False) or "").lstrip()
     if node.name == "__init__" or not text:  # that of a class says what it makes; its own, what it takes
         return False
     opening = re.match(r"`|[A-Za-z]+", text)
@@ -132,9 +135,9 @@ def findings(root: Path) -> Iterator[str]:
             yield f"{len(lines)} docstrings, and {most} may, {advice}"
 
 
-def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def _docstrings(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Yields docstrings of modules, classes and functions, and those below an assignment."""
-    for node in ast.walk(tree):
+    for node in nodes:
         body = getattr(node, "body", None)
         if not isinstance(body, list):
             continue

@@ -12,6 +12,8 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
 
+from tests.kit.trees import parsed
+
 SOURCES: Final = Path(__file__).resolve().parents[2] / "src"
 CURE: Final = "move what both sides need below them, or declare a Protocol"
 FILES: Final = "*"
@@ -44,7 +46,7 @@ def import_graph(root: Path) -> dict[str, list[str]]:
     modules = modules_under(root)
     graph: dict[str, list[str]] = {}
     for module, path in modules.items():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = parsed(path.read_text(encoding="utf-8"))
         targets = set()
         for name in imported_names(tree, module, path.name == "__init__.py"):
             target = name if name in modules else name.rpartition(".")[0]

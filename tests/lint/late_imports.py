@@ -21,6 +21,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.kit.trees import parsed
+
 SOURCES: Final = (Path("src"),)
 LOADER: Final = Path("src/odradek/model/lazy.py")
 _ALLOWED: Final = re.compile(r"#.*\blate-import: \w+")
@@ -29,7 +31,7 @@ _BY_NAME: Final = frozenset({"import_module", "__import__"})
 
 def check(source: str) -> list[tuple[int, str]]:
     """(line, text) of each finding in a module."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     lines = source.splitlines()
     results = [*_inside_functions(tree), *_by_name(tree), *_lazy_without_types(tree)]
     return [(line, text) for line, text in sorted(set(results)) if not _is_allowed(lines, line)]

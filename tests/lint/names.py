@@ -25,6 +25,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.kit.trees import parsed
+
 SOURCES: Final = ("src", "tests", "tools", "examples", "benchmarks")
 SAYS_NOTHING: Final = frozenset(
     {
@@ -112,7 +114,7 @@ def findings(root: Path) -> Iterator[str]:
     defined: dict[str, list[Path]] = defaultdict(list)
     for path in _files(root):
         text = path.read_text()
-        tree = ast.parse(text)
+        tree = parsed(text)
         nodes = list(ast.walk(tree))
         where = path.relative_to(root)
         if path.stem in SAYS_NOTHING:

@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from tests.kit.trees import parsed
+
 SOURCES: Final = ("src", "tests", "tools", "examples", "benchmarks")
 FILE_LINES_MIN: Final = 40
 FILE_LINES_MAX: Final = 600
@@ -55,7 +57,7 @@ def findings(root: Path) -> Iterator[str]:
         line_count = len(text.splitlines())
         if line_count > FILE_LINES_MAX:
             yield f"{where}: {line_count} lines, more than {FILE_LINES_MAX}: split it by subject"
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(parsed(text)):
             yield from _long_function(where, node)
             yield from _large_class(where, node)
             for module in _used_modules(node):

@@ -33,6 +33,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.kit.trees import parsed
+
 SOURCES = (Path("src/odradek"),)
 _BUILT_IN = frozenset(
     name
@@ -59,7 +61,7 @@ class Finding:
 
 def check(sources: Sequence[tuple[str, str]]) -> list[Finding]:
     """Findings in (path, source) pairs, which are read together: classes of one may be exceptions of another."""
-    trees = [(path, source, ast.parse(source, path)) for path, source in sources]
+    trees = [(path, source, parsed(source)) for path, source in sources]
     exceptions = _exceptions(_BUILT_IN, (tree for _, _, tree in trees))
     ours = _exceptions(frozenset({_ROOT}), (tree for _, _, tree in trees))
     properties = _properties(tree for _, _, tree in trees)

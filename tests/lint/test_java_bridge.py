@@ -11,11 +11,14 @@ import pytest
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 BRIDGE = frozenset({"_gateway", "_jc", "_jdf", "_jq", "_jsc", "_jsparkSession", "_jsq"})
 """Attributes of PySpark's objects. `_jvm` is one only of sessions and contexts."""
+NAMES = (*BRIDGE, "_jvm")
 HOLDERS = frozenset({"spark", "sparkContext", "sparkSession", "SparkContext", "session", "context"})
 
 
 def touched(text: str) -> Iterator[str]:
     """Yields each access as it is written."""
+    if not any(name in text for name in NAMES):  # a search is quick, and to parse is not
+        return
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.Attribute):
             continue

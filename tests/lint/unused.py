@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from tests.kit.trees import parsed
+
 SOURCES: Final = Path("src")
 READERS: Final = ("src", "tests", "benchmarks", "examples", "tools", "deploy", "docs")
 FILES: Final = ("README.md", "setup.py", "pyproject.toml", "Makefile")
@@ -32,7 +34,7 @@ def check(source: str, mentioned: Counter[str]) -> list[tuple[int, str]]:
     """(line, name) of each unused definition in a module. `mentioned` counts words, with those of the module itself."""
     lines = source.splitlines()
     findings = []
-    for name, node in _definitions(ast.parse(source).body):
+    for name, node in _definitions(parsed(source).body):
         own = Counter(_WORD.findall("\n".join(lines[node.lineno - 1 : node.end_lineno])))
         is_unused = mentioned[name] <= own[name] and not name.startswith("__")
         if is_unused and not _ALLOWED.search(lines[node.lineno - 1]):

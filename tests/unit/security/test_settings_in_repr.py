@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,8 @@ from odradek.sql.queries.channel import StartQuery
 _NAMES: Final = frozenset(
     {"options", "passwords", "settings", "client", "client_settings", "admin_settings", "conf", "environment"}
 )
+_FIELD: Final = re.compile(rf"\b({'|'.join(sorted(_NAMES))})\s*:")
+"""Text without a match has no such field: a search is quick, and to parse is not."""
 _KINDS: Final = (
     "Mapping[str, str]",
     "Mapping[str, Any]",
@@ -26,6 +29,8 @@ _KINDS: Final = (
 
 def _shown(source: str, where: str) -> Iterator[str]:
     """Yields the fields of settings that `repr` of a dataclass shows."""
+    if not _FIELD.search(source):
+        return
     for group in ast.walk(ast.parse(source)):
         if isinstance(group, ast.ClassDef) and "dataclass" in "".join(map(ast.unparse, group.decorator_list)):
             for field in group.body:
