@@ -12,6 +12,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from string import Template
 
@@ -136,11 +137,17 @@ def java_command() -> str:
 
 
 def _require_java() -> None:
-    answer = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=False)
-    match = re.search(r'version "(\d+)', answer.stderr)
+    text = _version_text(java_command())
+    match = re.search(r'version "(\d+)', text)
     if match is None or int(match.group(1)) < 17:
-        result = (answer.stderr.splitlines() or ["nothing"])[0]
+        result = (text.splitlines() or ["nothing"])[0]
         raise PeerAbsentError(f"Kafka 4.x needs Java 17 or newer, found {result}")
+
+
+@cache
+def _version_text(command: str) -> str:
+    """Returns what `java -version` prints: a JVM, so it is asked once in a process."""
+    return subprocess.run([command, "-version"], capture_output=True, text=True, check=False).stderr
 
 
 def _cached() -> dict[str, PeerJars]:

@@ -380,15 +380,24 @@ def test_a_java_member_of_the_classic_protocol_is_upgraded(java_member, member, 
     until(lambda: shared(name, 4, java), java)
 
 
-def test_java_subscribes_by_a_pattern_and_comes_back(jars, bootstrap, group, server):
+@pytest.fixture
+def pattern_consumer(jars, tmp_path):
+    """The words that run `PatternConsumer`, compiled once: `java PatternConsumer.java` would compile it in each run."""
+    program = Path(__file__).parents[1] / "languages" / "java" / "PatternConsumer.java"
+    machine = [java_command(), "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    compiler = [*machine, "--module", "jdk.compiler/com.sun.tools.javac.Main", "-d", str(tmp_path)]
+    class_path = ":".join(map(str, jars.directory.glob("*.jar")))  # it is Java's launcher that knows `*`
+    subprocess.run([*compiler, "-cp", class_path, str(program)], check=True)
+    return [*machine, "-cp", f"{jars.class_path}:{tmp_path}", program.stem]
+
+
+def test_java_subscribes_by_a_pattern_and_comes_back(pattern_consumer, bootstrap, group, server):
     stem = f"pattern-{time.time_ns()}"
     server.create_topic(f"{stem}-a", 2)
     server.create_topic(f"{stem}-b", 1)
 
     def run(pattern, count):
-        program = Path(__file__).parents[1] / "languages" / "java" / "PatternConsumer.java"
-        command = [java_command(), "-Xmx256M", "-XX:+UseSerialGC", "-cp", jars.class_path, str(program)]
-        command += [bootstrap, group, "same", pattern, str(count), str(SECONDS_MAX // 2)]
+        command = [*pattern_consumer, bootstrap, group, "same", pattern, str(count), str(SECONDS_MAX // 2)]
         command += logins.java_flags(bootstrap)[3:]
         process = subprocess.run(
             command, capture_output=True, text=True, timeout=2 * SECONDS_MAX, check=False
@@ -409,6 +418,8 @@ def test_kafkas_tool_shows_the_group(jars, member, bootstrap, group, topic):
     command = [
         java_command(),
         "-Xmx256M",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
         "-cp",
         jars.class_path,
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
