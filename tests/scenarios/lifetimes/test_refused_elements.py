@@ -38,7 +38,6 @@ def garbage() -> Iterator[list[Any]]:
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
-        gc.unfreeze()
         put_aside()
         gc.enable()
 

@@ -60,7 +60,6 @@ def heap() -> Iterator[Heap]:
         yield blocks
     finally:
         gc.callbacks.remove(aside)
-        gc.unfreeze()
         put_aside()
 
 

@@ -46,7 +46,6 @@ def loaded(calls: Calls) -> LoadedModules:
 def collector() -> Iterator[None]:
     """The process's own, as it was before."""
     yield
-    gc.unfreeze()
     put_aside()
 
 
