@@ -75,6 +75,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.sql.session.timeZone": "Asia/Tokyo",  # far from UTC: instants must not care
         "spark.task.maxFailures": "1",
+        **sessions.WITHOUT_ORIGINS,
     }
     for name in PYTHONS:  # of programs that tests start
         os.environ[name] = sys.executable

@@ -17,6 +17,7 @@ from tests.streams.oracle.documents import upstream
 from tests.streams.oracle.generator import Document, Node
 
 from odradek.model.lazy import lazy
+from odradek.spark.engine.session import WITHOUT_ORIGINS
 from odradek.spark.engine.unpacked_pyspark import unpacked_pyspark
 from odradek.streams import Streams
 from odradek.streams.plan.operators import Emit
@@ -75,6 +76,7 @@ def _new_spark() -> SparkSession:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.task.maxFailures": "1",
+        **WITHOUT_ORIGINS,
     }.items():
         builder = builder.config(name, value)
     with unpacked_pyspark():

@@ -57,7 +57,6 @@ _SETTINGS: Final = {
     "spark.sql.streaming.numRecentProgressUpdates": "2",
     "spark.sql.codegen.cache.maxEntries": "500",  # a query has two to five classes: beyond 100, each batch compiles them again
     "spark.sql.optimizer.excludedRules": ",".join(_RULES_OF_FILES),
-    "spark.python.sql.dataFrameDebugging.enabled": "false",  # half of the calls of a program's start say where in Python it is
     "spark.sql.ui.retainedExecutions": "10",
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.maxPlanStringLength": "1000",
