@@ -185,7 +185,8 @@ class Connection(asyncio.BufferedProtocol):
         self._part_began = self.last_active if reader.pending_bytes else 0.0
         if self._shares.receiving is not None:
             self._shares.complete(self.last_active)
-        self._backlog.extend([(self.last_active, frame) for frame in frames])
+        for frame in frames:
+            self._backlog.append((self.last_active, frame))
         self._serve_backlog()
         if reader.large_frame_bytes:
             self._request_room()
@@ -376,19 +377,25 @@ class Connection(asyncio.BufferedProtocol):
                     gate.queue(self._serve_backlog)
         finally:
             self._serving = False
+        self._end_round()
+
+    def _end_round(self) -> None:
+        """Writes what is ready, and reads on as far as more may be served."""
         if self._replies.ready_bytes or self._peer_finished or self._finishing:
             self._write_out()
-        if self._backlog and gate.held is not None:
+        if self._backlog and self._gate.held is not None:
             for tell in list(self.on_next.values()):
                 tell()
         self._update_reading()
 
     def _serve(self, frame: memoryview) -> None:
         self._keeps_frame = True
-        share = self._shares.begin_serving(len(frame)) if len(frame) > RECEIVE_BYTES_MAX else None
+        if len(frame) <= RECEIVE_BYTES_MAX:
+            self._handle(frame, None)
+            return
+        share = self._shares.begin_serving(len(frame))
         is_parked = self._handle(frame, share)
-        if share is not None:
-            self._shares.end_serving(is_parked=is_parked)
+        self._shares.end_serving(is_parked=is_parked)
 
     @property
     def share_being_served(self) -> Share | None:
@@ -445,7 +452,10 @@ class Connection(asyncio.BufferedProtocol):
             self._failed(error, slot)
         elif not self._closing:
             self._replies.settle(slot, future.result())
-            self._serve_backlog()
+            if self._backlog:
+                self._serve_backlog()
+            elif not self._serving:
+                self._end_round()
 
     def _failed(self, error: BaseException, slot: ReplySlot) -> None:
         if isinstance(error, KafkaError | PeerError):

@@ -84,7 +84,7 @@ def produced_batch(records: memoryview) -> ProducedBatch | None:
     transaction, with the right maximum timestamp. None for any other: they say what is wrong with it. A short way of the
     compiled engine for small batches; the plain one has none."""
     checked = engine.active.produced(records, BatchHeader)
-    return None if checked is None else ProducedBatch(*checked)
+    return None if checked is None else tuple.__new__(ProducedBatch, checked)
 
 
 def _check_produced(header: BatchHeader) -> None:

@@ -87,7 +87,10 @@ class PromptFuture(Awaitable[T], Generic[T]):
         """Calls back with this future: once it is settled, or at once if it is. Callbacks run in the order in which they were
         added. An exception of one is reported to the loop, and the next runs."""
         if self._state is not _PENDING:
-            _call(callback, self)
+            try:
+                callback(self)
+            except Exception as error:  # noqa: BLE001 - the root of a callback, as in `_settle`
+                _report(callback, error)
         elif self._callbacks is None:
             self._callbacks = [callback]
         else:
@@ -147,9 +150,13 @@ class PromptFuture(Awaitable[T], Generic[T]):
             raise asyncio.InvalidStateError(self._state.value)
         self._state, self._value = state, value
         callbacks, self._callbacks = self._callbacks, None
-        if callbacks is not None:
-            for callback in callbacks:
-                _call(callback, self)
+        if callbacks is None:
+            return
+        for callback in callbacks:
+            try:
+                callback(self)
+            except Exception as error:  # noqa: BLE001 - the root of a callback: the others must run
+                _report(callback, error)
 
     def __await__(self) -> Generator[object, None, T]:
         try:
@@ -175,10 +182,7 @@ class PromptFuture(Awaitable[T], Generic[T]):
             raise
 
 
-def _call(callback: Callable[[PromptFuture[T]], object], future: PromptFuture[T]) -> None:
-    try:
-        callback(future)
-    except Exception as error:  # noqa: BLE001 - the root of a callback: the others must run
-        asyncio.get_running_loop().call_exception_handler(
-            {"message": f"a callback of a future failed: {callback!r}", "exception": error}
-        )
+def _report(callback: Callable[[PromptFuture[T]], object], error: Exception) -> None:
+    asyncio.get_running_loop().call_exception_handler(
+        {"message": f"a callback of a future failed: {callback!r}", "exception": error}
+    )

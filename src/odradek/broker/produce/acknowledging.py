@@ -1,4 +1,4 @@
-"""The wait of a Produce request for its disk and its replicas: how long it took, and the answer to a request of one batch."""
+"""How long Produce requests wait for their disk and their replicas."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from odradek.net.replies import Chunks
+from odradek.model.errors import KafkaError
 from odradek.replication.partition import Partition
-from odradek.runtime.prompt import PromptFuture
 
 
 class PersistedTimes(Protocol):
@@ -54,45 +53,21 @@ class AppendWaits:
         )
 
 
-class SingleAcknowledgement:
-    """The answer to a request of one batch, made in the turn of the loop in which the batch is acknowledged, or its time is up.
-
-    `chunks` is the answer of success, which was made when the batch was appended; `refused` makes any other."""
-
-    __slots__ = ("_acknowledgement", "_chunks", "_noted", "_refused", "_timer", "reply")
-
-    def __init__(
-        self,
-        acknowledgement: asyncio.Future[None],
-        timeout_ms: int,
-        *,
-        chunks: Chunks,
-        noted: Callable[[], None],
-        refused: Callable[[asyncio.Future[None]], Chunks],
-    ) -> None:
-        """`noted` is called when the wait is over."""
-        self._acknowledgement = acknowledgement
-        self._chunks = chunks
-        self._noted = noted
-        self._refused = refused
-        self.reply: PromptFuture[Chunks | None] = PromptFuture()
-        self._timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, acknowledgement.cancel)
-        acknowledgement.add_done_callback(self._settle)
-        self.reply.add_done_callback(self._give_up)
-
-    def _settle(self, acknowledgement: asyncio.Future[None]) -> None:
-        self._timer.cancel()
-        if self.reply.done():
-            return
+async def settled(future: asyncio.Future[None], timeout_ms: int) -> None:
+    """Waits for one future without raising what it holds; cheaper than the general case."""
+    if not future.done():
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(max(timeout_ms, 0) / 1000, future.cancel)
         try:
-            self._noted()
-            is_durable = not acknowledgement.cancelled() and acknowledgement.exception() is None
-            chunks = self._chunks if is_durable else self._refused(acknowledgement)
-        except Exception as error:  # noqa: BLE001 - the connection waits for this: it must learn of any end
-            self.reply.set_exception(error)
-        else:
-            self.reply.set_result(chunks)
+            await future
+        except (KafkaError, asyncio.CancelledError):
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+        finally:
+            timer.cancel()
 
-    def _give_up(self, reply: PromptFuture[Chunks | None]) -> None:
-        if reply.cancelled():
-            self._acknowledgement.cancel()
+
+async def all_settled(futures: list[asyncio.Future[None]]) -> None:
+    """Waits for all futures without raising what they hold."""
+    await asyncio.gather(*futures, return_exceptions=True)

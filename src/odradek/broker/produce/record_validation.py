@@ -47,6 +47,9 @@ PLAIN_BYTES_MAX: Final = 64 * 1024
 _RECOMPRESSING_COSTS: Final = 16
 """Compressing bytes costs this many times as much as checking them."""
 
+_NO_CODEC: Final = Codec.NONE
+"""Read once: Python 3.11 calls a function for each look at a member of an enum."""
+
 Batches = list[tuple[BatchHeader, memoryview]]
 
 _TARGET_CODEC: Final = {
@@ -137,7 +140,7 @@ def plain_batch(records: memoryview, config: LogConfig, now_ms: int) -> tuple[Ba
     if len(records) > min(config.max_message_bytes, config.segment_bytes, PLAIN_BYTES_MAX):
         return None
     checked = produced_batch(records)
-    if checked is None or _TARGET_CODEC.get(config.compression_type, Codec.NONE) is not Codec.NONE:
+    if checked is None or _TARGET_CODEC.get(config.compression_type, _NO_CODEC) is not _NO_CODEC:
         return None
     header, min_timestamp, null_key_count = checked
     if null_key_count and "compact" in config.cleanup_policy:

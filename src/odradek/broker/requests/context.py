@@ -12,6 +12,7 @@ from odradek.broker.instruments.cluster_events import ElectionFigures, LoginFigu
 from odradek.broker.instruments.requests import RequestFigures
 from odradek.broker.instruments.slow_requests import SlowRequests
 from odradek.broker.instruments.traffic import BrokerTraffic
+from odradek.broker.produce.shared_appends import SharedAppends
 from odradek.broker.replicas.log_dir_moves import LogDirMoves
 from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.broker.sessions.fetch_sessions import FetchSessions
@@ -87,6 +88,8 @@ class BrokerContext:
     """Elections that this broker made as the controller."""
     logins: LoginFigures = field(init=False, default_factory=LoginFigures)
     """SASL logins, by listener."""
+    appends: SharedAppends = field(init=False)
+    """Appends of small Produce requests."""
     requests: RequestFigures = field(init=False)
     """The durations of requests, by API."""
     regexes: RegexWorker = field(init=False, default_factory=RegexWorker)
@@ -111,6 +114,7 @@ class BrokerContext:
         clock = self.runtime.clock
         slow = SlowRequests(self.config.metrics.slow_request_ms, clock.wall_ms)
         self.requests = RequestFigures(clock.monotonic, slow)
+        self.appends = SharedAppends(wall_ms=clock.wall_ms, monotonic=clock.monotonic, figures=self.requests)
         self.client_telemetry = ClientTelemetry(self.runtime, self.config.metrics)
 
     @property

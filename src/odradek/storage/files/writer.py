@@ -19,6 +19,7 @@ class SegmentWriter:
         "index_files",
         "index_is_lost",
         "log_file",
+        "pin_count",
         "resting",
         "sealed",
         "transaction_file",
@@ -42,6 +43,8 @@ class SegmentWriter:
         """The contents of the index files are not reliable."""
         self.resting = False
         """Its descriptors are released until the files are used again."""
+        self.pin_count = 0
+        """How many need its descriptors to stay open: it does not rest meanwhile."""
         self.write_count = 0
         """How often the log file was written; the writer counts."""
         self._synced_write_count = 0
@@ -80,7 +83,9 @@ class SegmentWriter:
 
         What was written must be synced before: the kernel reports an error of the disk only to those that have the file open.
         """
-        if self.resting or self.closed or self.sealed or self.write_count != self._synced_write_count:
+        if self.pin_count or self.resting or self.closed or self.sealed:
+            return False
+        if self.write_count != self._synced_write_count:
             return False
         if not self.log_file.rest():
             return False

@@ -271,6 +271,20 @@ class Log:
         """
         return self._appender.append(batches, leader_epoch, now_ms, guard)
 
+    def pin(self) -> SegmentWriter | None:
+        """Keeps the file that is appended to open until `unpin` of what is returned: an append does not wait for a descriptor
+        meanwhile. None where it would have to open the file. Keep it for a moment only: other logs may need the descriptor.
+        """
+        writer = self._segments.active.writer
+        if writer is None or writer.resting or writer.closed:
+            return None
+        writer.pin_count += 1
+        return writer
+
+    @staticmethod
+    def unpin(writer: SegmentWriter) -> None:
+        writer.pin_count -= 1
+
     def append_marker(
         self, marker: Marker, *, transaction_version: int, leader_epoch: int, now_ms: int
     ) -> AppendResult:

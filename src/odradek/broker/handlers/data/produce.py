@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from itertools import islice
 from typing import Final
 from uuid import UUID
 
 from odradek.broker.access.conditions import has_transactional_batches
 from odradek.broker.handlers.current_leader import LeaderHints
-from odradek.broker.produce.acknowledging import AppendWaits, SingleAcknowledgement
+from odradek.broker.produce.acknowledging import AppendWaits, all_settled, settled
 from odradek.broker.produce.record_validation import (
     Batches,
     InlineWork,
@@ -36,7 +35,7 @@ from odradek.broker.requests.context import ApiHandler, BrokerContext, HeldRespo
 from odradek.broker.requests.dispatch import closing_error, with_timeout
 from odradek.model.errors import ErrorCode, ErrorContent, KafkaError, RecordsRefusedError
 from odradek.net.connection import Connection
-from odradek.net.replies import Chunks
+from odradek.net.replies import Chunks, Reply
 from odradek.protocol import Message, RequestHeader
 from odradek.protocol.framing import RECEIVE_BYTES_MAX
 from odradek.protocol.messages.data.produce import (
@@ -65,6 +64,7 @@ _SINCE_TOPIC_IDS: Final = 13
 _ALL: Final = -1
 _STEP_BYTES_MAX: Final = 256 * 1024
 """A batch of a long request that expands to more bytes is checked on another thread."""
+_NO_FRAME: Final = memoryview(b"")
 _PARTITION_COSTS_BYTES: Final = 8192
 """The other work for a partition takes as long as checking this many bytes."""
 
@@ -72,6 +72,7 @@ _PARTITION_COSTS_BYTES: Final = 8192
 def handle(
     broker: BrokerContext, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Awaitable[ProduceResponse] | HeldResponse | None:
+    broker.appends.flush()  # what came before must be appended before
     is_transactional = has_transactional_batches(request)
     refusal = _refusal(request, is_transactional=is_transactional)
     if refusal is not None:
@@ -114,69 +115,106 @@ def handle_single(
     ):
         return None
     now_ms = broker.runtime.clock.wall_ms()
+    topic, replicas = asked.topic, broker.replicas
     try:
-        partition = _writable(broker, asked.topic, asked.partition)
-        leader = partition.leader()
-        if asked.acks == _ALL:
-            leader.check_in_sync()
-        batch = plain_batch(asked.records, partition.config, now_ms)
-        if batch is None:
-            return None
-        appended = leader.append((batch,), now_ms=now_ms, guard=UNVERIFIED)
+        partition = (
+            replicas.replica_by_id(topic, asked.partition)
+            if isinstance(topic, UUID)
+            else replicas.replica(topic, asked.partition)
+        )
+        replicas.check_writable_by_clients(partition)
+        batch = plain_batch(asked.records, partition.log.config, now_ms)
     except KafkaError:
         return None  # nothing was appended: the general way meets the same error, and answers with it
-    _count(broker, partition, (batch,), appended)
-    chunks: Chunks = [
-        encode_appended(
-            header.api_version,
-            header.correlation_id,
-            asked.topic,
-            asked.partition,
-            base_offset=appended.first_offset,
-            log_append_time_ms=appended.log_append_time_ms,
-            log_start_offset=partition.log.start_offset,
-        )
-    ]
-    if asked.acks != _ALL or (acknowledgement := leader.acknowledgement(appended.last_offset)) is None:
-        return chunks
-    connection.forget_frame()
-    return _acknowledged_single(broker, connection, header, asked, partition, acknowledgement, chunks, encode)
+    if batch is None:
+        return None
+    request = _SingleRequest(broker, connection, header, frame, encode, asked, partition, batch)
+    return broker.appends.append(request, now_ms)
 
 
-def _acknowledged_single(
-    broker: BrokerContext,
-    connection: Connection,
-    header: RequestHeader,
-    asked: SingleBatch,
-    partition: Partition,
-    acknowledgement: asyncio.Future[None],
-    chunks: Chunks,
-    encode: Callable[[Message], Chunks],
-) -> PromptFuture[Chunks | None]:
-    """Returns the answer to a request of one batch once this is acknowledged, or an error in its place."""
-    waits = AppendWaits(broker.runtime.clock.monotonic)
-    if partition.leader().in_sync_count > 1:
-        waits.watch(partition)
-    topic, index, timeout_ms = asked.topic, asked.partition, asked.timeout_ms  # not the records
+class _SingleRequest:
+    """A request of one plain batch: implements `SingleRequest`."""
 
-    def refused(ended: asyncio.Future[None]) -> Chunks:
+    __slots__ = (
+        "_broker",
+        "_connection",
+        "_encode",
+        "_frame",
+        "_header",
+        "_index",
+        "_topic",
+        "batch",
+        "chunks",
+        "last_offset",
+        "partition",
+        "reply",
+        "timeout_ms",
+        "waits_for_all",
+    )
+
+    def __init__(
+        self,
+        broker: BrokerContext,
+        connection: Connection,
+        header: RequestHeader,
+        frame: memoryview,
+        encode: Callable[[Message], Chunks],
+        asked: SingleBatch,
+        partition: Partition,
+        batch: tuple[BatchHeader, memoryview],
+    ) -> None:
+        self._broker = broker
+        self._connection = connection
+        self._header = header
+        self._frame = frame
+        self._encode = encode
+        acks, self.timeout_ms, self._topic, self._index, _ = asked  # not the records
+        self.waits_for_all = acks == _ALL
+        self.partition = partition
+        self.batch = batch
+        self.chunks: Chunks
+        self.last_offset: int
+        self.reply: PromptFuture[Chunks | None]
+
+    def appended(self, base_offset: int, appended: AppendResult) -> None:
+        header, records = self.batch
+        traffic = self._broker.traffic.of(self.partition.name.topic)
+        if appended.duplicate:
+            traffic.produce_count += 1
+        else:
+            traffic.appended(header.last_offset_delta + 1, len(records))
+        self._frame, self.batch = _NO_FRAME, (header, _NO_FRAME)
+        self.last_offset = base_offset + header.last_offset_delta
+        self.chunks = [
+            encode_appended(
+                self._header.api_version,
+                self._header.correlation_id,
+                self._topic,
+                self._index,
+                base_offset=base_offset,
+                log_append_time_ms=appended.log_append_time_ms,
+                log_start_offset=self.partition.log.start_offset,
+            )
+        ]
+
+    def refused(self, ended: asyncio.Future[None]) -> Chunks:
+        header = self._header
         context = RequestContext(
-            connection,
+            self._connection,
             header.api_version,
             header.client_id or "",
             header.correlation_id,
-            connection.requester,
+            self._connection.requester,
         )
-        nothing_left = ProduceRequest(acks=_ALL, timeout_ms=timeout_ms, topic_data=[])
-        return encode(_Work(broker, context, nothing_left).refused_single(topic, index, partition, ended))
+        nothing_left = ProduceRequest(acks=_ALL, timeout_ms=self.timeout_ms, topic_data=[])
+        work = _Work(self._broker, context, nothing_left)
+        return self._encode(work.refused_single(self._topic, self._index, self.partition, ended))
 
-    return SingleAcknowledgement(
-        acknowledgement,
-        timeout_ms,
-        chunks=chunks,
-        noted=partial(waits.note, broker.requests, broker.runtime.clock.monotonic()),
-        refused=refused,
-    ).reply
+    def forget_frame(self) -> None:
+        self._connection.forget_frame()
+
+    def serve_alone(self) -> Reply:
+        return self._broker.serve(self._connection, self._frame, None)
 
 
 def _writable(broker: BrokerContext, topic: str | UUID, index: int) -> Partition:
@@ -496,9 +534,9 @@ class _Work:
         futures = [future for _, future in self.waiting.values()]
         began = self._monotonic()
         if len(futures) == 1:
-            await _settled(futures[0], self._timeout_ms)
+            await settled(futures[0], self._timeout_ms)
         elif futures:
-            await with_timeout(_all_settled(futures), self._timeout_ms)
+            await with_timeout(all_settled(futures), self._timeout_ms)
         return self._outcomes(began)
 
     def _outcomes(self, began: float) -> ProduceResponse:
@@ -536,25 +574,6 @@ class _Work:
             return _failed(response.index, KafkaError(ErrorCode.REQUEST_TIMED_OUT, message))
         error = future.exception()
         return self._refuse(response.index, error) if isinstance(error, KafkaError) else response
-
-
-async def _settled(future: asyncio.Future[None], timeout_ms: int) -> None:
-    """Wait for one future without raising what it holds; cheaper than the general case."""
-    if not future.done():
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(max(timeout_ms, 0) / 1000, future.cancel)
-        try:
-            await future
-        except (KafkaError, asyncio.CancelledError):
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-        finally:
-            timer.cancel()
-
-
-async def _all_settled(futures: list[asyncio.Future[None]]) -> None:
-    await asyncio.gather(*futures, return_exceptions=True)
 
 
 def _failed(index: int, error: KafkaError) -> PartitionProduceResponse:
