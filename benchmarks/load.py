@@ -287,6 +287,14 @@ def _latency(options: argparse.Namespace) -> Latencies:
     )
 
 
+def _rounds(options: argparse.Namespace) -> None:
+    """Reads lines `TOPIC COUNT` until the input ends; each is a run of the producing client, and answered by a line of JSON."""
+    for line in sys.stdin:
+        topic, count = line.split()
+        options.topic, options.count = topic, int(count)
+        print(json.dumps(asdict(_produce(options))), flush=True)
+
+
 _WORK: dict[str, Callable[[argparse.Namespace], Loaded | Latencies]] = {
     "produce": _produce,
     "consume": _consume,
@@ -296,7 +304,7 @@ _WORK: dict[str, Callable[[argparse.Namespace], Loaded | Latencies]] = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__)
-    parser.add_argument("kind", choices=_WORK)
+    parser.add_argument("kind", choices=[*_WORK, "rounds"])
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--count", type=int, default=0)
@@ -308,6 +316,9 @@ def main() -> int:
         "--set", action="append", default=[], metavar="KEY=VALUE", type=lambda pair: pair.split("=", 1)
     )
     options = parser.parse_args()
+    if options.kind == "rounds":
+        _rounds(options)
+        return 0
     print(json.dumps(asdict(_WORK[options.kind](options))))
     return 0
 

@@ -1,11 +1,12 @@
 """The cost to a broker of being watched by the console.
 
-    python -m benchmarks.watching.console_cost [--topics 1000] [--rounds 6] [--records 3000000]
+    python -m benchmarks.watching.console_cost [--topics 1000] [--pairs 20] [--seconds 4] [--control]
 
 One broker with so many topics of four partitions, one producer at full speed, and `odradek console` with a browser that asks
-for the overview and the topics once a second. Rounds with the console alternate with rounds in which it is stopped (SIGSTOP).
-Two costs are printed, each as a ratio of a pair of rounds, with its spread: the broker's CPU for a record, which is what a
-console on another machine costs, and the time that the records took, to which the console's own CPU counts here.
+for the overview and the topics once a second. In one round of each pair the console is stopped (SIGSTOP), see
+`paired_rounds.py`. Two costs are printed: the broker's CPU for a record, which is what a console on another machine costs, and
+the time that the records took, to which the console's own CPU counts here. Both are upper bounds: readings that were due while
+the console was stopped begin with the round, so a round has more than its share of them (of those every ten seconds, twice).
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import argparse
 import signal
 import statistics
 import threading
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,74 +23,71 @@ from typing import NamedTuple
 import psutil
 from tests.kit.commands import RunningCommand
 
-from benchmarks.load import create_topic, delete_topic, run_producer
-from benchmarks.odradek_node import OdradekNode, serve_environment
+from benchmarks.odradek_node import serve_environment
+from benchmarks.watching.paired_rounds import LoadedBroker, cpu_s, nothing, report
 from odradek import Admin, NewTopic
 
 PARTITIONS = 4
 TOPICS_AT_ONCE = 100
 PAGES = ("/", "/topics")
-SETTLE_S = 3.0
 
 
-class Round(NamedTuple):
-    """One round of the load: its seconds, and the CPU seconds of broker and console in it."""
+class WatchingConsole(NamedTuple):
+    """A console that is stopped unless a round is watched."""
 
-    seconds: float
-    broker_cpu_s: float
-    console_cpu_s: float
+    process: psutil.Process
+    address: str
+    cpu_spent_s: list[float]
+    """The CPU seconds of the console in each watched round."""
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Lets the console read the cluster, and a browser look at it each second, until the end of the round."""
+        stop = threading.Event()
+        failures: list[Exception] = []
+        browser = threading.Thread(target=self._look_each_second, args=(stop, failures))
+        before_s = cpu_s(self.process.pid)
+        self.process.resume()
+        browser.start()
+        try:
+            yield
+        finally:
+            self.cpu_spent_s.append(cpu_s(self.process.pid) - before_s)
+            stop.set()
+            browser.join()
+            self.process.suspend()
+        if failures:
+            raise failures[0]
+
+    def look(self) -> None:
+        """Asks for each page once."""
+        for page in PAGES:
+            with urllib.request.urlopen(self.address.rstrip("/") + page, timeout=60) as page_body:
+                page_body.read()
+
+    def _look_each_second(self, stop: threading.Event, failures: list[Exception]) -> None:
+        wait_s = 0.5
+        while not stop.wait(wait_s):
+            wait_s = 1.0
+            try:
+                self.look()
+            except OSError as error:
+                failures.append(error)
+                return
 
 
 @contextmanager
-def console_of(bootstrap: str) -> Iterator[tuple[psutil.Process, str]]:
-    """Yields the console's process and its address."""
+def console_of(bootstrap: str) -> Iterator[WatchingConsole]:
+    """Yields a console that has read the cluster, and is stopped."""
     words = ("console", "--bootstrap", bootstrap, "--listen", "127.0.0.1:0")
-    with RunningCommand(*words, environment=serve_environment()) as console:
+    with RunningCommand(*words, environment=serve_environment()) as running:
+        console = WatchingConsole(psutil.Process(running.pid), running.address, [])
         try:
-            yield psutil.Process(console.pid), console.address
+            console.look()
+            console.process.suspend()
+            yield console
         finally:
-            console.process.send_signal(signal.SIGCONT)
-
-
-def cpu_s(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
-
-
-def look(address: str) -> None:
-    """Asks for each page once."""
-    for page in PAGES:
-        with urllib.request.urlopen(address.rstrip("/") + page, timeout=60) as page_body:
-            page_body.read()
-
-
-def look_each_second(address: str, stop: threading.Event) -> None:
-    while not stop.wait(1.0):
-        look(address)
-
-
-def one_round(
-    node: OdradekNode, console: psutil.Process, address: str, records: int, *, is_watched: bool
-) -> Round:
-    """Sends the records to a new topic, with the console at work or stopped."""
-    stop = threading.Event()
-    browser = threading.Thread(target=look_each_second, args=(address, stop))
-    if is_watched:
-        console.resume()
-        browser.start()
-    else:
-        console.suspend()
-    broker = psutil.Process(node.pid)
-    create_topic(node.bootstrap, "load", 8)
-    time.sleep(SETTLE_S)
-    before = cpu_s(broker), cpu_s(console)
-    loaded = run_producer(node.bootstrap, "load", count=records, value_bytes=100, acks="all")
-    after = cpu_s(broker), cpu_s(console)
-    delete_topic(node.bootstrap, "load")
-    stop.set()
-    if is_watched:
-        browser.join()
-    return Round(loaded.seconds, after[0] - before[0], after[1] - before[1])
+            running.process.send_signal(signal.SIGCONT)
 
 
 def fill(bootstrap: str, topics: int) -> None:
@@ -105,34 +102,34 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--topics", type=int, default=1000)
-    parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--records", type=int, default=3_000_000)
-    options = parser.parse_args()
-    with OdradekNode() as node:
-        fill(node.bootstrap, options.topics)
-        with console_of(node.bootstrap) as (console, address):
-            look(address)
-            one_round(node, console, address, options.records, is_watched=True)
-            pairs = []
-            for number in range(options.rounds):
-                order = (False, True) if number % 2 else (True, False)
-                rounds = {
-                    is_watched: one_round(node, console, address, options.records, is_watched=is_watched)
-                    for is_watched in order
-                }
-                pairs.append((rounds[True], rounds[False]))
-            console.resume()
-            memory_mb = console.memory_info().rss / 1e6
-    print(
-        f"{options.topics:,} topics of {PARTITIONS} partitions; {options.records:,} records a round; console {memory_mb:.0f} MB"
+    parser.add_argument("--pairs", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=4.0, help="length of a round")
+    parser.add_argument(
+        "--control",
+        action="store_true",
+        help="let the console work in no round: how far the figure is from 0",
     )
-    show("the broker's CPU", [watched.broker_cpu_s / alone.broker_cpu_s for watched, alone in pairs])
-    show("time of the records", [watched.seconds / alone.seconds for watched, alone in pairs])
-    show("the console's CPU, s a second", [watched.console_cpu_s / watched.seconds for watched, _ in pairs])
-
-
-def show(what: str, ratios: list[float]) -> None:
-    print(f"{what:32} {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
+    options = parser.parse_args()
+    with LoadedBroker({}) as loaded:
+        fill(loaded.node.bootstrap, options.topics)
+        with console_of(loaded.node.bootstrap) as console:
+            records = loaded.records_in(options.seconds)
+            watch = nothing if options.control else console.at_work
+            pairs = list(loaded.pairs(options.pairs, records, watch))
+            memory_mb = console.process.memory_info().rss / 1e6
+    print(
+        f"a broker with {options.topics:,} topics of {PARTITIONS} partitions under full load, "
+        f"{'a console that is stopped (control)' if options.control else 'a console and a browser beside it'}:"
+    )
+    print(report(pairs, records))
+    if not options.control:
+        shares = [
+            spent_s / pair.watched.seconds for spent_s, pair in zip(console.cpu_spent_s, pairs, strict=True)
+        ]
+        print(
+            f"  the console: {memory_mb:.0f} MB, {statistics.median(shares):.3f} of a CPU "
+            f"({min(shares):.3f} to {max(shares):.3f})"
+        )
 
 
 if __name__ == "__main__":

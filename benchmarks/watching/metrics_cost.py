@@ -1,10 +1,10 @@
 """What metrics cost a broker: a sample on a request's path, traces, a scrape of many partitions, a loaded broker.
 
-    python -m benchmarks.watching.metrics_cost [--partitions 10000] [--rounds 5] [--records 500000]
+    python -m benchmarks.watching.metrics_cost [--partitions 10000] [--pairs 24] [--only-load] [--control]
 
 The scrape runs in this process, on a broker of its own, so that the longest time for which it holds the loop can be seen. The
-load runs beside itself: rounds with a scrape each second alternate with rounds without. Costs are CPU time, which a busy
-machine leaves nearly alone, the longest hold of the loop as well; the ratios are of a quiet one only.
+load runs beside itself, in pairs of rounds with and without a scrape each second (`paired_rounds.py`). Costs are CPU time,
+which a busy machine leaves nearly alone, the longest hold of the loop as well; intervals that see 1 % need a quiet one.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from benchmarks.load import create_topic, delete_topic, run_producer
-from benchmarks.odradek_node import OdradekNode
+from benchmarks.load import create_topic
+from benchmarks.watching.paired_rounds import LoadedBroker, Pair, nothing, report
 from odradek.broker.app import Broker
 from odradek.broker.instruments.record_traces import RecordTraces
 from odradek.broker.instruments.requests import RequestFigures
@@ -163,41 +163,45 @@ def _longest_hold() -> Iterator[list[float]]:
         asyncio.Handle._run = real  # type: ignore[method-assign]
 
 
-def share_lost(rounds: int, records: int) -> list[float]:
-    """Returns for each pair of rounds how much longer the scraped one took, as a share."""
+def scraped_pairs(options: argparse.Namespace) -> tuple[list[Pair], int]:
+    """Returns the pairs of rounds, of which one is scraped, and the records of a round."""
     settings = {"metrics.listeners": f"127.0.0.1:{_METRICS_PORT}"}
-    with OdradekNode(settings=settings, directory=Path(tempfile.mkdtemp(prefix="odradek-scraped-"))) as node:
-        _produced(node, records)
-        shares = []
-        for number in range(rounds):
-            order = (False, True) if number % 2 else (True, False)
-            seconds = {}
-            for is_scraped in order:
-                stop = threading.Event()
-                scraper = threading.Thread(target=_scrape_each_second, args=(stop,))
-                if is_scraped:
-                    scraper.start()
-                seconds[is_scraped] = _produced(node, records)
-                stop.set()
-                if is_scraped:
-                    scraper.join()
-            shares.append(seconds[True] / seconds[False] - 1)
-    return shares
+    with LoadedBroker(settings) as loaded:
+        for first in range(0, options.quiet_partitions, _PARTITIONS_OF_A_TOPIC):
+            left = options.quiet_partitions - first
+            create_topic(loaded.node.bootstrap, f"quiet-{first}", min(left, _PARTITIONS_OF_A_TOPIC))
+        records = loaded.records_in(options.seconds)
+        watch = nothing if options.control else partial(scraping, options.pause)
+        return list(loaded.pairs(options.pairs, records, watch)), records
 
 
-def _produced(node: OdradekNode, records: int) -> float:
-    create_topic(node.bootstrap, "load", 8)
-    loaded = run_producer(node.bootstrap, "load", count=records, value_bytes=100, acks="all")
-    delete_topic(node.bootstrap, "load")
-    return loaded.seconds
+@contextmanager
+def scraping(pause_s: float) -> Iterator[None]:
+    """Scrapes on a thread, first after half a pause: a round of three pauses has three scrapes."""
+    stop = threading.Event()
+    failures: list[Exception] = []
+    scraper = threading.Thread(target=_scrape, args=(pause_s, stop, failures))
+    scraper.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        scraper.join()
+    if failures:
+        raise failures[0]
 
 
-def _scrape_each_second(stop: threading.Event) -> None:
-    while True:
-        with urllib.request.urlopen(f"http://127.0.0.1:{_METRICS_PORT}/metrics", timeout=30) as page:
-            page.read()
-        if stop.wait(1.0):
+def _scrape(pause_s: float, stop: threading.Event, failures: list[Exception]) -> None:
+    wait_s = pause_s / 2
+    while not stop.wait(wait_s):
+        began = time.monotonic()
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{_METRICS_PORT}/metrics", timeout=30) as page:
+                page.read()
+        except OSError as error:
+            failures.append(error)
             return
+        wait_s = max(0.0, pause_s - (time.monotonic() - began))
 
 
 def main() -> None:
@@ -205,9 +209,28 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--partitions", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--records", type=int, default=500_000)
+    parser.add_argument("--pairs", type=int, default=24, help="pairs of rounds; 0: no loaded broker")
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of a round")
+    parser.add_argument("--pause", type=float, default=1.0, help="seconds from one scrape to the next")
+    parser.add_argument(
+        "--quiet-partitions", type=int, default=0, help="partitions of the loaded broker besides its eight"
+    )
+    parser.add_argument(
+        "--control", action="store_true", help="scrape in no round: how far the figure is from 0"
+    )
+    parser.add_argument("--only-load", action="store_true", help="measure the loaded broker alone")
     options = parser.parse_args()
+    if not options.only_load:
+        show_parts(options.partitions)
+    if options.pairs:
+        pairs, records = scraped_pairs(options)
+        scraped = "no scrape (control)" if options.control else f"a scrape every {options.pause:g} s"
+        print(f"a broker with {8 + options.quiet_partitions} partitions under full load, {scraped}:")
+        print(report(pairs, records))
+
+
+def show_parts(partitions: int) -> None:
+    """Measures and prints what needs no load."""
     cost = sample_microseconds()
     print(f"a sample: {cost['sample']:.2f} µs; all of a request, five samples: {cost['request']:.2f} µs")
     traced = trace_microseconds()
@@ -215,17 +238,11 @@ def main() -> None:
         f"tracing, for each batch of 16 KB: off {traced['off']:.2f} µs, without a traced record {traced['untraced']:.1f} µs, "
         f"with one {traced['traced']:.0f} µs"
     )
-    scrape = asyncio.run(scrape_of(options.partitions))
+    scrape = asyncio.run(scrape_of(partitions))
     print(
-        f"a scrape of {options.partitions} partitions ({scrape['series']} series): {scrape['collect_ms']:.0f} ms on the loop, "
+        f"a scrape of {partitions:,} partitions ({scrape['series']:,} series): {scrape['collect_ms']:.0f} ms on the loop, "
         f"longest hold {scrape['longest_hold_ms']:.1f} ms; {scrape['write_ms']:.0f} ms to write on a thread"
     )
-    if options.rounds:
-        shares = share_lost(options.rounds, options.records)
-        all_shares = " ".join(f"{share:+.1%}" for share in shares)
-        print(
-            f"produce with a scrape each second: {statistics.median(shares):+.1%} of its time ({all_shares})"
-        )
 
 
 if __name__ == "__main__":

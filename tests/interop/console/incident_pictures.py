@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from playwright.sync_api import Browser, sync_playwright
 from tests.interop.console.conftest import CHROMIUM, console_process
-from tests.interop.console.screenshots import save
+from tests.interop.console.screenshots import save, shot
 
 EXAMPLES: Final = Path(__file__).parents[3] / "examples" / "incidents"
 SILENCE_S: Final = 600.0
@@ -39,20 +39,26 @@ _STYLE: Final = (
 
 
 class IncidentPicture(NamedTuple):
-    """The page of the console that finds an incident, and the text on it that shows that it is found."""
+    """The page of the console that finds an incident, and the text on it that shows that it is found.
+
+    `part` is a selector of what else is to be on the picture.
+    """
 
     path: str
     text: str
     height: int = 760
+    part: str = "main"
 
 
 PICTURES: Final = {
-    "group_behind": IncidentPicture("/group?id=billing", "does not keep up", 900),
+    "group_behind": IncidentPicture("/group?id=billing", "does not keep up", 1030, ".chart svg"),
     "disk_fills": IncidentPicture("/", "is nearly full"),
-    "broker_died": IncidentPicture("/", "Broker 2 is dead"),
-    "partition_offline": IncidentPicture("/", "Partitions without a leader"),
-    "slow_produce": IncidentPicture("/traffic/slow", "Produce v"),
-    "hanging_transaction": IncidentPicture("/group?id=statements", "An open transaction hides"),
+    "broker_died": IncidentPicture("/", "Broker 2 is dead", 940),
+    "partition_offline": IncidentPicture("/", "Partitions without a leader", 940),
+    "slow_produce": IncidentPicture("/traffic/slow", "Produce v", 820),
+    "hanging_transaction": IncidentPicture(
+        "/group?id=statements", "An open transaction hides", 900, ".chart svg"
+    ),
     "hot_partition": IncidentPicture(
         "/topics/clicks/records?from=last&value=1000", "Most frequent keys", 640
     ),
@@ -142,7 +148,8 @@ def draw(browser: Browser, name: str) -> None:
             page = browser.new_page(viewport={"width": WIDTH, "height": picture.height}, locale="en-US")
             page.goto(address + picture.path)
             page.get_by_text(picture.text).first.wait_for(timeout=SHOWS_MS)
-            save(page.screenshot(), f"incidents/{name}")
+            page.locator(picture.part).first.wait_for(timeout=SHOWS_MS)
+            save(shot(page, picture.height), f"incidents/{name}")
             page.close()
         draw_terminal(browser, name, script.commands())
 

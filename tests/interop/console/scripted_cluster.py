@@ -65,6 +65,10 @@ _ANSWERED: Final = (
 )
 _AREAS: Final = ("orders", "payments", "shipments", "flights", "clicks", "audit", "prices", "stock")
 _EARLIEST: Final = -2
+RECEIVER: Final = 6
+"""The broker to which replicas of the first topics move. It has a port of its own, since its directories differ."""
+COPIED: Final = (0.35, 0.8, 0.1)
+"""The share of each of these replicas that the receiver has."""
 
 
 def topic_name(number: int) -> str:
@@ -92,18 +96,23 @@ class ScriptedCluster:
             "ListPartitionReassignments": self._moves,
         }
         self._whole: MetadataResponse | None = None
-        self._all_directories: DescribeLogDirsResponse | None = None
+        self._all_directories: dict[bool, DescribeLogDirsResponse] = {}
+        self._receiver: asyncio.Server | None = None
+        self._receiver_port = 0
 
     async def start(self) -> str:
         """Returns the address."""
         self.broker.server = await asyncio.start_server(self.broker.serve, "127.0.0.1", 0)
         self.broker.port = self.broker.server.sockets[0].getsockname()[1]
+        self._receiver = await asyncio.start_server(self.broker.serve, "127.0.0.1", 0)
+        self._receiver_port = self._receiver.sockets[0].getsockname()[1]
         return self.broker.bootstrap
 
     async def stop(self) -> None:
         """Hangs up on everyone, whatever was to be sent. Idempotent."""
-        if self.broker.server is not None:
-            self.broker.server.close()
+        for server in (self.broker.server, self._receiver):
+            if server is not None:
+                server.close()
         for writer in self.broker.writers:
             writer.transport.abort()
         await asyncio.sleep(0)
@@ -122,7 +131,10 @@ class ScriptedCluster:
             controller_id=1,
             brokers=[
                 MetadataResponseBroker(
-                    node_id=number, host="127.0.0.1", port=self.broker.port, rack=f"zone-{'abc'[number % 3]}"
+                    node_id=number,
+                    host="127.0.0.1",
+                    port=self._receiver_port if number == RECEIVER else self.broker.port,
+                    rack=f"zone-{'abc'[number % 3]}",
                 )
                 for number in range(1, BROKERS + 1)
                 if number not in self._dead
@@ -152,8 +164,15 @@ class ScriptedCluster:
             isr_nodes=alive,
         )
 
-    def _directories(self, _: ReceivedRequest) -> DescribeLogDirsResponse:
-        self._all_directories = self._all_directories or DescribeLogDirsResponse(
+    def _directories(self, request: ReceivedRequest) -> DescribeLogDirsResponse:
+        writer = self.broker.writers[request.connection - 1]
+        is_receiver = writer.get_extra_info("sockname")[1] == self._receiver_port
+        if is_receiver not in self._all_directories:
+            self._all_directories[is_receiver] = self._directory(is_receiver=is_receiver)
+        return self._all_directories[is_receiver]
+
+    def _directory(self, *, is_receiver: bool) -> DescribeLogDirsResponse:
+        return DescribeLogDirsResponse(
             results=[
                 DescribeLogDirsResult(
                     log_dir="/var/lib/kafka",
@@ -164,7 +183,10 @@ class ScriptedCluster:
                             name=name,
                             partitions=[
                                 DescribeLogDirsPartition(
-                                    partition_index=index, partition_size=self._size(number)
+                                    partition_index=index,
+                                    partition_size=round(
+                                        self._size(number) * _held(number, index, is_receiver=is_receiver)
+                                    ),
                                 )
                                 for index in range(PARTITIONS)
                             ],
@@ -174,7 +196,6 @@ class ScriptedCluster:
                 )
             ]
         )
-        return self._all_directories
 
     def _size(self, number: int) -> int:
         """Returns the bytes of a partition: few topics are large, most are small."""
@@ -182,7 +203,7 @@ class ScriptedCluster:
         return LARGEST // PARTITIONS // (1 + rank)
 
     def _moves(self, _: ReceivedRequest) -> ListPartitionReassignmentsResponse:
-        """Returns moves of the first topics to broker 2, which holds a part of them already."""
+        """Returns moves of the first topics to the receiver, which holds a part of them already."""
         return ListPartitionReassignmentsResponse(
             topics=[
                 OngoingTopicReassignment(
@@ -190,13 +211,13 @@ class ScriptedCluster:
                     partitions=[
                         OngoingPartitionReassignment(
                             partition_index=0,
-                            replicas=[1, 2, 3],
-                            adding_replicas=[2],
-                            removing_replicas=[3],
+                            replicas=[number + 1, number + 2, RECEIVER],
+                            adding_replicas=[RECEIVER],
+                            removing_replicas=[number + 2],
                         )
                     ],
                 )
-                for name in self._topics[:3]
+                for number, name in enumerate(self._topics[: len(COPIED)])
             ]
         )
 
@@ -231,6 +252,11 @@ class ScriptedCluster:
                 for topic in request.message.topics
             ]
         )
+
+
+def _held(topic: int, index: int, *, is_receiver: bool) -> float:
+    """Returns the share of a partition that a broker has."""
+    return COPIED[topic] if is_receiver and index == 0 and topic < len(COPIED) else 1.0
 
 
 def _acls() -> DescribeAclsResponse:

@@ -63,7 +63,7 @@ async def test_letters_are_counted_by_reason_and_shown(browser: Browser, letters
     links = [html.unescape(link) for link in re.findall(r'href="([^"]*\?error=[^"]*)"', page.text)]
     strange = next(link for link in links if "script" in link)
     only = await browser.get(strange)
-    assert "1 letters" in only.text
+    assert "1 letter" in only.text
     letter = await browser.get(f"{PATH}/0/2")
     assert 'href="/topics/orders/records/0/2"' in letter.text
     for shown in (page, only, letter, await browser.get(f"{PATH}/redrive?error={EVIL}")):

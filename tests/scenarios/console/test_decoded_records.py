@@ -59,11 +59,11 @@ async def test_a_condition_is_tested_on_the_decoded_value(decoding: Browser) -> 
     matching = await decoding.get(records, params={"from": "beginning", "json": "raw = 7"})
     assert "&lt;b&gt;tea" in matching.text
     assert "Looked at 2 records" in matching.text
-    assert "1 values with a schema could not be decoded" in matching.text, "one has an unknown schema"
+    assert "1 value with a schema could not be decoded" in matching.text, "one has an unknown schema"
     assert "schema 2 is not in the registry" in matching.text
     other = await decoding.get(records, params={"from": "beginning", "json": "raw = 8"})
     assert "&lt;b&gt;tea" not in other.text
-    assert "1 values with a schema could not be decoded" in other.text
+    assert "1 value with a schema could not be decoded" in other.text
     text = await decoding.get(records, params={"from": "beginning", "text": "TEA"})
     assert "could not be decoded" not in text.text, "a search for text decodes nothing"
 

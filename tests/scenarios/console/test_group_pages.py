@@ -100,7 +100,7 @@ async def test_a_transaction_that_holds_a_group_back_is_named(
     producer = await asyncio.to_thread(begin)
     await made(admin, browser, "held", p0=10)
     page = await browser.get(page_of("held"))
-    assert f"An open transaction hides 1 records in {topic}-0" in page.text
+    assert f"An open transaction hides 1 record in {topic}-0" in page.text
     assert "pay-7" in page.text
     model = await browser.console.model_of(ANONYMOUS)
     reading = read_long_transactions(model.admin, model.clock.wall_ms() + 1_000, READ_S, open_for_ms=0)

@@ -7,7 +7,7 @@ import string
 
 import pytest
 
-from odradek.console.web.catalogue import LANGUAGES, catalogue, preferred_language
+from odradek.console.web.catalogue import LANGUAGES, PLURAL_FORMS, catalogue, preferred_language
 from odradek.console.web.gate import host_name
 from odradek.console.web.sessions import (
     ABSOLUTE_S,
@@ -30,6 +30,32 @@ def test_languages_have_the_same_texts_of_the_same_fields(language: str) -> None
     english, other = catalogue("en").texts, catalogue(language).texts
     assert english.keys() == other.keys()
     assert [key for key in english if fields(english[key]) != fields(other[key])] == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_word_that_agrees_with_a_number_has_every_form(language: str) -> None:
+    texts = catalogue(language).texts.values()
+    words = [spec for text in texts for _, _, spec, _ in string.Formatter().parse(text) if spec]
+    assert words
+    assert [spec for spec in words if spec.count("|") + 1 != PLURAL_FORMS[language]] == []
+
+
+@pytest.mark.parametrize(
+    ("language", "count", "written"),
+    [
+        ("en", 1, "It holds 1 replica,"),
+        ("en", 0, "It holds 0 replicas,"),
+        ("en", 1600, "It holds 1\u202f600 replicas,"),
+        ("ru", 1, "На нём 1 реплика,"),
+        ("ru", 22, "На нём 22 реплики,"),
+        ("ru", 11, "На нём 11 реплик,"),
+        ("ru", 113, "На нём 113 реплик,"),
+        ("ru", 101, "На нём 101 реплика,"),
+        ("ru", 1600, "На нём 1\u202f600 реплик,"),
+    ],
+)
+def test_words_agree_with_numbers(language: str, count: int, written: str) -> None:
+    assert catalogue(language).text("troubles.broker_dead.why", replicas=count).startswith(written)
 
 
 def test_russian_has_one_word_for_a_partition() -> None:

@@ -99,11 +99,15 @@ class MoveProgress:
 async def read_progress(
     admin: AsyncAdmin,
 ) -> tuple[Mapping[TopicPartition, ReassignmentDescription], list[MoveProgress]]:
-    """Returns the moves under way, and how far each is. Sizes are UNKNOWN where directories are not shown."""
+    """Returns the moves under way, and how far each is. Sizes are UNKNOWN where directories are not shown.
+
+    Only registered brokers are asked: a dead one, whose replicas are moved away, would be waited for until the limit.
+    """
     moves = await admin.list_reassignments(timeout_s=CALL_S)
     if not moves:
         return {}, []
-    brokers = sorted({broker for move in moves.values() for broker in move.replicas})
+    registered = {broker.broker_id for broker in (await admin.describe_cluster(timeout_s=CALL_S)).brokers}
+    brokers = sorted(registered & {broker for move in moves.values() for broker in move.replicas})
     try:
         directories: Mapping[int, Sequence[LogDirDescription]] = await admin.describe_log_dirs(
             brokers, timeout_s=LARGE_CALL_S

@@ -7,7 +7,7 @@ are those of English; a test compares them.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -27,6 +27,36 @@ _IDS: Final = ("broker", "partition")
 UNKNOWN_SIGN: Final = "–"
 
 
+class CountedText:
+    """A number in a text: `{count}` is the number, `{count:record|records}` the word that agrees with it."""
+
+    __slots__ = ("_catalogue", "_count")
+
+    def __init__(self, catalogue: Catalogue, count: int) -> None:
+        self._catalogue = catalogue
+        self._count = count
+
+    def __format__(self, words: str) -> str:
+        if not words:
+            return self._catalogue.number(self._count)
+        return words.split("|")[_PLURALS[self._catalogue.language](abs(self._count))]
+
+
+def _english(count: int) -> int:
+    return 0 if count == 1 else 1
+
+
+def _russian(count: int) -> int:
+    """Returns which of three words: 1 реплика, 2 реплики, 5 реплик, 11 реплик, 21 реплика."""
+    if count % 10 == 1 and count % 100 != 11:
+        return 0
+    return 1 if count % 10 in (2, 3, 4) and count % 100 not in (12, 13, 14) else 2
+
+
+_PLURALS: Final[Mapping[str, Callable[[int], int]]] = {"en": _english, "ru": _russian}
+PLURAL_FORMS: Final = {"en": 2, "ru": 3}
+
+
 class Catalogue:
     """The words of one language."""
 
@@ -42,7 +72,7 @@ class Catalogue:
     def _written(self, name: str, value: object) -> object:
         if not isinstance(value, int) or name in _IDS:
             return value
-        return self.size(value) if name.endswith("_bytes") else self.number(value)
+        return self.size(value) if name.endswith("_bytes") else CountedText(self, value)
 
     def number(self, value: int | None) -> str:
         """Returns a whole number in groups of three; a dash for an unknown one."""
