@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pyspark.sql.datasource import (
@@ -64,18 +64,20 @@ if TYPE_CHECKING:
     from odradek.spark import publishing, sink
     from odradek.spark.clients import connections
     from odradek.spark.publishing import OffsetPublisher
-    from odradek.spark.reading import batch, fetch, idle, progress, pruning
+    from odradek.spark.reading import batch, fetch, idle, prefetch, progress, pruning
     from odradek.spark.reading import schema as spark_schema
     from odradek.spark.reading.catalog import Catalog
     from odradek.spark.reading.history import History
     from odradek.spark.reading.progress import StreamProgress
     from odradek.spark.reading.pruning import Pruning
 else:
+    pa = lazy("pyarrow")
     real = lazy("odradek.runtime.real")
     batch = lazy("odradek.spark.reading.batch")
     connections = lazy("odradek.spark.clients.connections")
     idle = lazy("odradek.spark.reading.idle")
     fetch = lazy("odradek.spark.reading.fetch")
+    prefetch = lazy("odradek.spark.reading.prefetch")
     progress = lazy("odradek.spark.reading.progress")
     pruning = lazy("odradek.spark.reading.pruning")
     publishing = lazy("odradek.spark.publishing")
@@ -200,11 +202,20 @@ def _read(
 ) -> Iterator[pa.RecordBatch]:
     loaded_modules.leave_out()
     with errors_in_one_line():
-        if options.task_rows is None:
-            yield from _records(partition, options, spark_schema.arrow_schema(schema), keys, history)
-        else:
-            task_rows = TaskRows.of(options.task_rows)
-            yield from task_rows.packed(_records(partition, options, task_rows.records, keys, history))
+        yield from _rows(
+            options, schema, lambda columns: _records(partition, options, columns, keys, history)
+        )
+
+
+def _rows(
+    options: ReadOptions, schema: StructType, records_in: Callable[[pa.Schema], Iterator[pa.RecordBatch]]
+) -> Iterator[pa.RecordBatch]:
+    """Yields records as rows of the read: `records_in` yields them in columns of a schema."""
+    if options.task_rows is None:
+        yield from records_in(spark_schema.arrow_schema(schema))
+    else:
+        task_rows = TaskRows.of(options.task_rows)
+        yield from task_rows.packed(records_in(task_rows.records))
 
 
 def _records(
@@ -311,6 +322,27 @@ class StreamReader(PromptInput, DataSourceStreamReader, SupportsTriggerAvailable
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition, self._options, self._schema, history=self._history)
+
+    def planned_rows(self, partitions: Sequence[InputPartition]) -> list[pa.RecordBatch] | None:
+        """Returns the rows of a small batch that one task would read, as `read` yields them. None: a worker is to read them.
+
+        Called only where one process plans the batches of all queries (`engine/planned_rows.py`).
+        """
+        if len(partitions) != 1 or self._history is not None:
+            return None
+        partition, options = partitions[0], self._options
+        if not isinstance(partition, RangePartition) or not spark_schema.can_be_planned(self._schema):
+            return None
+        records = prefetch.fetches_of_process().records(partition.extents, options)
+        if records is None:
+            return None
+        try:
+            return list(
+                _rows(options, self._schema, lambda columns: fetch.decoded(records, options, columns))
+            )
+        except (OdradekError, pa.ArrowException) as error:
+            log.debug("a worker decodes the batch again, and reports what is wrong: %s", error)
+            return None
 
     def _progress(self) -> StreamProgress:
         if self._planner is None:

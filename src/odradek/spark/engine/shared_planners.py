@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, TypedDict
 
 from odradek.model.lazy import lazy
+from odradek.spark.engine import planned_rows
 
 if TYPE_CHECKING:
     from pyspark import serializers
@@ -205,6 +206,8 @@ def _connected(environment: Mapping[str, str], process: int) -> IO[bytes]:
 def _run_module(module: str, connection: IO[bytes]) -> None:
     main = lazy(module).main
     vars(sys.modules[module])["print"] = _say_nothing
+    if module == PLANNERS[0]:
+        planned_rows.answer_with_rows(sys.modules[module])
     try:
         main(connection, connection)
     except SystemExit:

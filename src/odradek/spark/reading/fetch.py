@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -49,12 +49,29 @@ def read_ranges(
     Each range is of another partition, and its records come in order. Records that the log no longer holds are reported as
     `failOnDataLoss` says. TimedOutError when no record came for `kafkaConsumer.pollTimeoutMs`.
     """
+    yield from decoded(fetched(extents, options), options, schema, keys)
+
+
+def decoded(
+    records: Iterable[tuple[TopicPartition, pa.RecordBatch]],
+    options: ReadOptions,
+    schema: pa.Schema,
+    keys: frozenset[bytes] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yields records that were fetched as `read_ranges` does."""
+    wanted = None if keys is None else pa.array(sorted(keys), pa.binary())
+    for partition, rows in records:
+        if wanted is not None:
+            rows = rows.filter(pc.is_in(rows["key"], wanted))
+        yield from pieces(to_columns(rows, partition, schema, options.projection))
+
+
+def fetched(
+    extents: Sequence[OffsetRange], options: ReadOptions
+) -> Generator[tuple[TopicPartition, pa.RecordBatch]]:
+    """Yields the records of ranges, not decoded, in batches of one partition. Its errors are those of `read_ranges`."""
     with reading(options.client, max(extent.size for extent in extents)) as consumer:
-        wanted = None if keys is None else pa.array(sorted(keys), pa.binary())
-        for partition, rows in _Reading(consumer, extents, options, SystemClock()).records():
-            if wanted is not None:
-                rows = rows.filter(pc.is_in(rows["key"], wanted))
-            yield from pieces(to_columns(rows, partition, schema, options.projection))
+        yield from _Reading(consumer, extents, options, SystemClock()).records()
 
 
 def pieces(rows: pa.RecordBatch, bytes_max: int = PIECE_BYTES) -> Iterator[pa.RecordBatch]:

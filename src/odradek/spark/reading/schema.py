@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -50,6 +50,8 @@ _DECODABLE: Final = (
     TimestampType,
 )
 """The types of members that JSON is decoded to."""
+_COLUMNS: Final = (*_DECODABLE, BinaryType)
+"""The types without parts that a read may have."""
 
 
 def read_ddl(projection: Projection, comment: str | None = None) -> str:
@@ -120,3 +122,21 @@ def _check_decodable(kind: DataType, path: str) -> None:
 def arrow_schema(schema: StructType) -> pa.Schema:
     """Returns the schema that Spark expects of each batch."""
     return to_arrow_schema(schema, timezone="UTC")
+
+
+def can_be_planned(schema: StructType) -> bool:
+    """Tells whether Spark takes rows of the schema from the process that plans (`engine/planned_rows.py`) as from a worker.
+
+    It compares the schema with that of the Arrow batches, which has no comments. It copies the rows, and fails at a null in an
+    array of numbers.
+    """
+    return _can_be_copied(schema) and from_arrow_schema(arrow_schema(schema)) == schema
+
+
+def _can_be_copied(kind: DataType) -> bool:
+    if isinstance(kind, StructType):
+        return all(not field.metadata and _can_be_copied(field.dataType) for field in kind.fields)
+    if isinstance(kind, ArrayType):
+        nests = isinstance(kind.elementType, ArrayType | BinaryType | StringType | StructType)
+        return nests and _can_be_copied(kind.elementType)
+    return isinstance(kind, _COLUMNS)
