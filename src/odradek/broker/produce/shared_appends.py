@@ -39,8 +39,8 @@ from odradek.storage.producers.verification import UNVERIFIED
 
 _ALONE_COUNT: Final = 32
 """How many requests are appended at once after a round that brought no two batches for a partition."""
-_GATHERED_MAX: Final = 64
-_GATHERED_BYTES_MAX: Final = 256 * 1024
+GATHERED_MAX: Final = 64
+GATHERED_BYTES_MAX: Final = 256 * 1024
 """A round that brings more is appended in parts: the frames are in memory until then, and the loop serves nothing else."""
 
 SingleReply = PromptFuture[Chunks | None]
@@ -116,7 +116,7 @@ class SharedAppends:
 
     def append(self, request: SingleRequest, now_ms: int) -> Chunks | SingleReply | None:
         """Appends the batch; returns the answer, now or later. None, with nothing done, if the leader refuses it."""
-        if self._gathered_count >= _GATHERED_MAX or self._gathered_bytes >= _GATHERED_BYTES_MAX:
+        if self._gathered_count >= GATHERED_MAX or self._gathered_bytes >= GATHERED_BYTES_MAX:
             self.flush()
         partition = request.partition
         group = self._groups.get(partition)

@@ -165,7 +165,7 @@ async def test_a_flush_appends_before_the_round_is_over_and_the_rest_of_it_comes
 async def test_a_round_that_brings_much_is_appended_in_parts(
     world: World, appends: SharedAppends, group_sizes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_appends, "_GATHERED_MAX", 4)
+    monkeypatch.setattr(shared_appends, "GATHERED_MAX", 4)
     replies = [appends.append(Asked(world.partition), NOW_MS) for _ in range(10)]
     await round_over()
     assert group_sizes == [4, 4, 2]
@@ -176,7 +176,7 @@ async def test_bytes_count_too(
     world: World, appends: SharedAppends, group_sizes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requests = [Asked(world.partition) for _ in range(3)]
-    monkeypatch.setattr(shared_appends, "_GATHERED_BYTES_MAX", len(requests[0].batch[1]) + 1)
+    monkeypatch.setattr(shared_appends, "GATHERED_BYTES_MAX", len(requests[0].batch[1]) + 1)
     for request in requests:
         appends.append(request, NOW_MS)
     assert group_sizes == [2]
