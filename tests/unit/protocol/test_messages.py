@@ -59,6 +59,13 @@ def test_replace_changes_a_copy() -> None:
         before.replace(no_such_field=1)
 
 
+def test_fields_that_are_chosen_at_run_time_are_checked_like_written_ones() -> None:
+    assert MetadataRequest.of_values({"topics": None}) == MetadataRequest(topics=None)
+    assert MetadataRequest.of_values({}) == MetadataRequest()
+    with pytest.raises(TypeError):
+        MetadataRequest.of_values({"no_such_field": 1})
+
+
 def test_messages_can_be_copied_and_pickled() -> None:
     message = FetchRequest(topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition=3)])])
     assert copy.deepcopy(message) == message
