@@ -64,11 +64,11 @@ if TYPE_CHECKING:
     from odradek.spark import publishing, sink
     from odradek.spark.clients import connections
     from odradek.spark.publishing import OffsetPublisher
-    from odradek.spark.reading import batch, fetch, idle, prefetch, progress, pruning
+    from odradek.spark.reading import batch, fetch, idle, prefetch, progress, pruning, trigger_wait
     from odradek.spark.reading import schema as spark_schema
     from odradek.spark.reading.catalog import Catalog
     from odradek.spark.reading.history import History
-    from odradek.spark.reading.progress import StreamProgress
+    from odradek.spark.reading.progress import SourceWait, StreamProgress
     from odradek.spark.reading.pruning import Pruning
 else:
     pa = lazy("pyarrow")
@@ -82,6 +82,7 @@ else:
     pruning = lazy("odradek.spark.reading.pruning")
     publishing = lazy("odradek.spark.publishing")
     spark_schema = lazy("odradek.spark.reading.schema")
+    trigger_wait = lazy("odradek.spark.reading.trigger_wait")
     sink = lazy("odradek.spark.sink")
 
 log: Final = logging.getLogger("odradek.spark")
@@ -399,10 +400,18 @@ def _catalog(options: ReadOptions, history: History | None) -> Catalog:
 def _new_progress(options: ReadOptions, history: History | None) -> progress.StreamProgress:
     for warning in options.warnings:
         log.warning("%s", warning)
-    wait = None
+    wait: SourceWait | None = None
     if options.idle_wait_ms:
         waits = idle.waits_of_process(_watch)
         wait = waits.of(options.client, options.idle_wait_query, options.idle_wait_ms / 1_000)
+    elif options.trigger_wait_ms:
+        wait = trigger_wait.TriggerWait(
+            connections.catalog(options.client),
+            real.SystemClock(),
+            time.sleep,
+            wait_s=options.trigger_wait_ms / 1_000,
+            topics_beside=options.trigger_wait_topics,
+        )
     catalog = _catalog(options, history)
     return progress.StreamProgress(options, catalog, real.SystemClock(), time.sleep, wait)
 

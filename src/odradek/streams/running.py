@@ -20,7 +20,7 @@ from odradek.spark.dead_letters.letters import QUERY_PROPERTY, MicroBatch
 from odradek.spark.dead_letters.passing import passing_rows
 from odradek.spark.engine.catalyst import simplified
 from odradek.spark.engine.jvm import JAVA_OPTIONS, LASTING
-from odradek.spark.engine.session import session_with_state
+from odradek.spark.engine.session import keep_triggers_quiet, session_with_state
 from odradek.spark.options.option_table import Use
 from odradek.spark.options.options import read_options
 from odradek.streams.plan.event_order import EventOrder
@@ -30,6 +30,7 @@ from odradek.streams.plan.queries import PlannedQuery, planned_queries, sink_id
 from odradek.streams.plan.sources import can_be_named, source_names
 from odradek.streams.processors.failures import LetterRules, Letters
 from odradek.streams.processors.records import StreamRecord
+from odradek.streams.prompt_batches import prompt_batches
 from odradek.streams.queryable_tables import QueryableTable, QueryableTables
 from odradek.streams.restore.changelogs import SinkChangelogs, make_compacted
 from odradek.streams.restore.checkpoint_directory import CheckpointDirectory
@@ -170,7 +171,9 @@ def start(
     try:
         for query in planned:
             sink, directory = query.main, _directory_of(checkpoint, query)
-            terms = _query_terms(program, query, directory, changelog=has_changelog)
+            terms = _query_terms(
+                program, query, directory, changelog=has_changelog, interval="" if until_now else interval
+            )
             changelogs = terms.changelogs
             named.update([query.name] if terms.names else ())
             for_now.set(_SOURCES_BY_NAME, str(bool(terms.names)).lower())
@@ -234,12 +237,14 @@ class _QueryTerms:
     rows_per_batch: int = ROWS_PER_BATCH_WITH_STATE
     waiting: Mapping[str, str] = field(default_factory=dict)
     """Options of all its sources that say how they wait for records."""
+    waiting_source: Mapping[TopicSource, Mapping[str, str]] = field(default_factory=dict)
+    """The same for the one source that waits for all."""
 
 
 def _query_terms(
-    program: Program, query: PlannedQuery, directory: CheckpointDirectory, *, changelog: bool
+    program: Program, query: PlannedQuery, directory: CheckpointDirectory, *, changelog: bool, interval: str
 ) -> _QueryTerms:
-    """Returns the terms of a query that starts now."""
+    """Returns the terms of a query that starts now. `interval`: as `prompt_batches` takes it."""
     changelogs = None
     if isinstance(query.main, TopicSink) and changelog:
         changelogs = SinkChangelogs.open(
@@ -254,7 +259,18 @@ def _query_terms(
         has_even_tasks=directory.has_even_tasks(),
         rows_per_batch=ROWS_PER_BATCH_WITH_STATE if has_state else ROWS_PER_BATCH,
         waiting={"idleWaitQuery": directory.uri} if _IDLE_WAIT in program.options else {},
+        waiting_source=_waiting_source(program, query, interval),
     )
+
+
+def _waiting_source(
+    program: Program, query: PlannedQuery, interval: str
+) -> dict[TopicSource, Mapping[str, str]]:
+    """Returns the options of the source that waits for records within triggers, which Spark would warn of."""
+    waiting = {} if _IDLE_WAIT in program.options else prompt_batches(query.ends, interval)
+    if waiting:
+        keep_triggers_quiet(session_with_state(program.name, program.spark, program.partitions))
+    return waiting
 
 
 class _SettingsForNow:
@@ -430,7 +446,7 @@ def _topic_frame(
             .option("startingOffsets", "earliest")
             .options(**reading_options(source, letters))
             .options(**limit)
-            .options(**terms.waiting)
+            .options(**terms.waiting, **terms.waiting_source.get(source, {}))
             .options(**{**dict(source.options), **resuming, **more})
             .load()
         )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +136,48 @@ def test_groups_go_on_from_their_state(
         started.stop()
     assert [json.loads(row["value"])["n"] for row in consume(totals, committed=True)] == expected
     assert _reuse_count(session) - before >= 2 * (4 - BEFORE_REUSE)
+
+
+def test_batches_that_stay_packed_are_planned_once_whatever_their_size(
+    session: SparkSession, servers: str, new_topic: Callable[..., Any], consume: Any, tmp_path: Path
+) -> None:
+    visits, counts = new_topic(2), new_topic(1)
+    app = Streams("packed", servers=servers, spark=session, partitions=1)
+    rows = app.stream(visits.name, key="STRING", value="STRING").group_by_key().count()
+    rows.to_stream().select_key("concat(key, '!') AS k").to(counts.name)
+    total, reuses, plans = 0, [], []
+    expected: list[int] = []
+    started = app.start(checkpoint=str(tmp_path), interval="0 seconds")
+    (query,) = started.queries.values()
+    many = RECORDS_MAX + 1
+    for size in (many, many, many + 7, 2, 1, many + 1, 3):
+        before = _reuse_count(session), _operator_reuse_count(session)
+        with Producer(servers) as producer:
+            for number in range(size):
+                producer.send(visits.name, b"v", key=b"k", partition=number % 2)
+        query.processAllAvailable()
+        counted_all = _reuse_count(session) - before[0], _operator_reuse_count(session) - before[1]
+        reuses.append(min(counted_all) > 0)
+        total += size
+        expected.append(total)
+        plans.append(_plan(query))
+    started.stop()
+    written = [int(row["value"]) for row in consume(counts, committed=True)]
+    assert set(expected) <= set(written)
+    assert written == sorted(written)
+    assert started.packing
+    assert not any("MapInArrow" in plan or "*(" in plan for plan in plans)
+    # batches of many records keep their shuffle: several tasks read them
+    assert ["Exchange" in plan for plan in plans] == [True, True, True, False, False, True, False]
+    assert [reuses[index] for index in (2, 4, 5, 6)] == [True] * 4
+
+
+def _plan(query: Any) -> str:
+    """Returns the physical plan of a query's last batch. Its generated stages have a star and a number."""
+    text = io.StringIO()
+    with redirect_stdout(text):
+        query.explain()
+    return text.getvalue()
 
 
 @pytest.mark.parametrize(

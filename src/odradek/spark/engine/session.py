@@ -42,6 +42,7 @@ _STATE_SERVER: Final = (
     "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer"
 )
 _SHELL: Final = "org.apache.hadoop.util.Shell"
+_TRIGGERS: Final = "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor"
 FAILED_TASKS: Final = ("org.apache.spark.executor.Executor", "org.apache.spark.scheduler.TaskSetManager")
 _OF_ALL: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -140,6 +141,12 @@ def keep_quiet(spark: sql.SparkSession) -> None:
     if is_local(spark.sparkContext.master or ""):
         levels |= dict.fromkeys(FAILED_TASKS, "OFF")
     set_log_levels(spark, levels)
+
+
+def keep_triggers_quiet(spark: sql.SparkSession) -> None:
+    """Silences Spark's warnings of triggers that take longer than their interval, as those do whose sources wait for records."""
+    if not _log.isEnabledFor(logging.DEBUG):
+        set_log_levels(spark, {_TRIGGERS: "ERROR"})
 
 
 def set_log_levels(spark: sql.SparkSession, levels: Mapping[str, str]) -> None:

@@ -88,6 +88,8 @@ class ReadOptions:
     offset_poll_interval_ms: int
     idle_wait_ms: int
     idle_wait_query: str | None
+    trigger_wait_ms: int
+    trigger_wait_topics: tuple[str, ...]
     partition_discovery_interval_ms: int
     publish_group: str | None
     """The group whose offsets say how far a stream has come."""
@@ -156,6 +158,8 @@ def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
         offset_poll_interval_ms=parsed.number("offsetPollIntervalMs"),
         idle_wait_ms=parsed.number("idleWaitMs"),
         idle_wait_query=parsed.text("idleWaitQuery"),
+        trigger_wait_ms=parsed.number("triggerWaitMs"),
+        trigger_wait_topics=tuple(filter(None, (parsed.text("triggerWaitTopics") or "").split(","))),
         partition_discovery_interval_ms=parsed.number("partitionDiscoveryIntervalMs"),
         publish_group=_publish_group(parsed),
         archive=_archive(parsed),

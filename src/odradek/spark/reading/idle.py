@@ -251,6 +251,10 @@ class IdleWait:
     ends: QueryEnds
     wait_s: float
 
+    def note(self, source: object, ends: Offsets, shapes: Shapes, *, has_news: bool) -> None:
+        """Records what a look of a source has seen, and whether it found something to read."""
+        self.ends.note(source, ends, shapes, has_news=has_news)
+
     def wait(self, source: object, ends: Offsets, shapes: Shapes) -> Offsets | None:
         """Waits while the topics of the query are as its sources have seen them, and none of these has found something to read.
 

@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from odradek.model.errors import ErrorCode, KafkaError
@@ -67,6 +67,29 @@ def report_recreated(topics: Iterable[str], known: TopicIds, present: TopicIds, 
     )
 
 
+class SourceWait(Protocol):
+    """How a source waits that has read everything."""
+
+    def note(
+        self, source: object, ends: Offsets, shapes: Mapping[str, idle.TopicShape], *, has_news: bool
+    ) -> None:
+        """Records what a look has seen, and whether it found something to read."""
+        ...
+
+    def wait(
+        self, source: object, ends: Offsets, shapes: Mapping[str, idle.TopicShape]
+    ) -> Offsets | None:
+        """Waits until there may be something to read. `ends`, `shapes`: what the source saw last.
+
+        Returns the ends as they are now, where the topics are still the same; None where the source has to ask.
+        """
+        ...
+
+    def has_no_news(self, ends: Offsets) -> bool:
+        """Tells whether a look for all queries has seen just these ends, a moment ago."""
+        ...
+
+
 class StreamProgress:
     """Chooses the end of each micro-batch. One per running query, used by one thread."""
 
@@ -76,7 +99,7 @@ class StreamProgress:
         catalog: Catalog,
         clock: Clock,
         pause: Callable[[float], None],
-        idle: idle.IdleWait | None = None,
+        idle: SourceWait | None = None,
     ) -> None:
         """`idle` is the query's wait while it has read everything; None: it looks as often as Spark asks."""
         self._options = options
@@ -137,7 +160,7 @@ class StreamProgress:
         is_fresh = self._idle is not None and self._may_wait and self._share_look(self._idle, start)
         end = self._next_end(start, limit, everything=everything, is_fresh=is_fresh)
         if self._idle is not None:
-            self._idle.ends.note(self, self._latest, self._shapes(), has_news=end is not start)
+            self._idle.note(self, self._latest, self._shapes(), has_news=end is not start)
         self._idle_at = start if end is start else None
         return end
 
@@ -157,7 +180,7 @@ class StreamProgress:
         """Returns whether only records end a wait: no time limit of minOffsetsPerTrigger or of a last batch applies."""
         return self._options.min_offsets_per_trigger is None and self._target is None
 
-    def _share_look(self, idle: idle.IdleWait, start: StreamOffset) -> bool:
+    def _share_look(self, idle: SourceWait, start: StreamOffset) -> bool:
         """Waits if the last look has found nothing. Tells whether a look for all queries has brought `_latest` up to date."""
         if self._idle_at != start:
             return idle.has_no_news(self._latest) and self._adopt(self._latest, start)

@@ -72,8 +72,6 @@ _DRIVER_PYTHON: Final = "PYSPARK_DRIVER_PYTHON"
 """Spark plans with this one, and runs tasks with the other."""
 
 
-_TRIGGERS: Final = "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor"
-"""It warns of each trigger that takes longer than its interval, as those of queries that wait for records do."""
 _PLAN_TEXTS: Final = "org.apache.spark.sql.catalyst.util.StringUtils"
 """It warns four times in each batch that a plan's text is cut to `maxPlanStringLength`."""
 
@@ -142,5 +140,6 @@ class EngineSessions:
                 _log.warning("sql_planners_not_shared", reason=str(error))
         os.environ.setdefault(DIRECTORIES, str(self._scratch.directory("spark")))
         spark = spark_sessions.session_with_state("odradek-sql", None, 1, _SETTINGS)
-        spark_sessions.set_log_levels(spark, dict.fromkeys((_TRIGGERS, _PLAN_TEXTS), "ERROR"))
+        spark_sessions.keep_triggers_quiet(spark)
+        spark_sessions.set_log_levels(spark, {_PLAN_TEXTS: "ERROR"})
         return spark

@@ -317,19 +317,22 @@ class _WindowBatch:
         group_windows = (pairs.windows[groups.last] * self.kind.every_ms).tolist()
         calendar, fold = Calendar(self.state), self.fold
         after, before, timestamps = [], [], []
+        opened: dict[Window, list[Fields]] = {}
         for group in groups.by_last.tolist():
             number, start = group_keys[group], group_windows[group]
             key, window = self.codes.keys[number], (start, start + self.kind.size_ms)
             windows = self._windows(number)
             held = windows.get(window)
             if held is None:
-                calendar.note(self.kind.retained_until(window), key)
+                opened.setdefault(window, []).append(key)
                 held = (None, latest[group])
             before.append(fold.result_before(held[0]))
             aggregate = fold.add_all(key, fold.copied(held[0]), values, starts[group], ends[group])
             windows[window] = (aggregate, max(held[1], latest[group]))
             timestamps.append(windows[window][1])
             after.append(fold.result(aggregate))
+        for window, keys in opened.items():
+            calendar.note_all(self.kind.retained_until(window), keys)
         last = groups.last[groups.by_last]
         ends_at = _Pairs(pairs.rows[last], pairs.windows[last], pairs.numbers[last])
         return _WindowUpdates(ends_at, after, before, timestamps)

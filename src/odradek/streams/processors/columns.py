@@ -13,8 +13,11 @@ import pyarrow.compute as pc
 
 from odradek.streams.processors.ports import InputRow
 from odradek.streams.processors.python_values import UnreadableValueError, lists_of_numbers, values_of
+from odradek.streams.processors.task import CachedState
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
+_PLAIN_TEXT: Final = r"^[ !#-&(-\[\]-~]*$"
+"""Texts whose `repr` is the text in quotes: printable ASCII without quotes and backslashes."""
 _KEY_KINDS: Final = (
     pa.types.is_integer,
     pa.types.is_string,
@@ -216,6 +219,33 @@ class KeyCodes:
 
     codes: Numbers
     keys: list[dict[str, Any]]
+    columns: pa.StructArray
+    """The same keys."""
+
+    def entry_names(self, name: str) -> list[bytes]:
+        """Returns the names of the keys' entries of state, as `CachedState.entry_name` makes them."""
+        texts = _shown(self.columns)
+        if texts is None:
+            return [CachedState.entry_name(name, key) for key in self.keys]
+        begin, end = (pa.scalar(part, pa.binary()) for part in (f"{name}/(".encode(), b",)"))
+        nothing = pa.scalar(b"", pa.binary())
+        names: list[bytes] = pc.binary_join_element_wise(begin, texts, end, nothing).to_pylist()
+        return names
+
+
+def _shown(keys: pa.StructArray) -> pa.Array | None:
+    """Returns the `repr` of keys of one text or number; None where that takes Python."""
+    if keys.type.num_fields != 1:
+        return None
+    (column,) = keys.flatten()
+    if column.null_count:
+        return None
+    if pa.types.is_integer(column.type):
+        return column.cast(pa.string()).cast(pa.binary())
+    if not pa.types.is_string(column.type) or not pc.all(pc.match_substring_regex(column, _PLAIN_TEXT)).as_py():
+        return None
+    quote = pa.scalar(b"'", pa.binary())
+    return pc.binary_join_element_wise(quote, column.cast(pa.binary()), quote, pa.scalar(b"", pa.binary()))
 
 
 def key_codes(keys: pa.StructArray) -> KeyCodes | None:
@@ -233,13 +263,15 @@ def key_codes(keys: pa.StructArray) -> KeyCodes | None:
         encoded = pc.dictionary_encode(field, null_encoding="encode")
         numbers = encoded.indices.to_numpy().astype(np.int64)
         if len(names) == 1:
-            return KeyCodes(numbers, [{names[0]: value} for value in values_of(encoded.dictionary)])
+            distinct = pa.StructArray.from_arrays([encoded.dictionary], fields=list(keys.type))
+            return KeyCodes(numbers, [{names[0]: value} for value in values_of(encoded.dictionary)], distinct)
         if codes is not None:
             numbers = np.unique(codes * len(encoded.dictionary) + numbers, return_inverse=True)[1]
         codes = numbers
     assert codes is not None
     _, first, codes = np.unique(codes, return_index=True, return_inverse=True)
-    return KeyCodes(codes, values_of(keys.take(pa.array(first))))
+    distinct = keys.take(pa.array(first))
+    return KeyCodes(codes, values_of(distinct), distinct)
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,6 +157,11 @@ class Processor:
         )
 
 
+def has_wall_clock_timers(user: RecordProcessor) -> bool:
+    """Tells whether a processor handles timers of the clock, which are due whether records come or not."""
+    return type(user).on_wall_clock_timer is not Processor.on_wall_clock_timer
+
+
 def _returned(returned: Any, method: str) -> Iterable[Any]:
     """Yields the values that a method gives back. TypeError for a single one, whose parts would be taken for values."""
     if returned is None:
@@ -193,7 +198,7 @@ class CustomProcessor:
         self._key_type = key_type
         self._output_types = dict(output_types or {})
         self._has_timers = type(user).on_timer is not Processor.on_timer
-        self.has_wall_clock = type(user).on_wall_clock_timer is not Processor.on_wall_clock_timer
+        self.has_wall_clock = has_wall_clock_timers(user)
 
     def process(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
         key = row.key

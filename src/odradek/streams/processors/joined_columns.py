@@ -21,6 +21,7 @@ from odradek.streams.processors.columns import (
 )
 from odradek.streams.processors.joins import StreamTableProcessor, TableTableProcessor
 from odradek.streams.processors.python_values import values_of
+from odradek.streams.processors.state.table_rows import TableRows
 from odradek.streams.processors.task import CachedState
 
 
@@ -40,17 +41,17 @@ def stream_table(
     if codes is None:
         return None
     table_payload = rows.payloads[1].cast(kinds[1])
-    entries = [state.get("table", key) for key in codes.keys]
-    known = pa.array(entries, kinds[1])
+    entries = codes.entry_names("table")
+    known, _ = _read_rows(state, entries, kinds[1], have_times=False)
     table_rows = np.flatnonzero(is_table)
     latest = codes.codes.copy()
     if len(table_rows):
         groups = Groups.of(codes.codes)
         latest = _latest_versions(groups, codes.codes, is_table, len(entries))
         changed = table_payload.take(pa.array(table_rows))
-        last: dict[int, object] = dict(zip(codes.codes[table_rows].tolist(), values_of(changed), strict=True))
-        for number, entry in last.items():
-            state.put("table", codes.keys[number], entry)
+        last = {number: row for row, number in enumerate(codes.codes[table_rows].tolist())}
+        latest_rows = changed.take(pa.array(list(last.values()), pa.int64()))
+        _write_rows(state, [entries[number] for number in last], latest_rows, None)
         known = pa.concat_arrays([known, changed])
         version_of_row = np.full(len(ports), -1, np.int64)
         version_of_row[table_rows] = len(entries) + np.arange(len(table_rows))
@@ -165,7 +166,7 @@ class _TableSide:
     `times` and `is_present`.
 
     `before` and `after`: for each row of the batch, in the order of groups, which of them its key has in this table then.
-    `changed`: the keys of the batch whose row it is that changes last, with that row.
+    `changed`: the keys whose row the batch changes; `changed_rows`: the last of these rows of each.
     """
 
     name: str
@@ -174,7 +175,8 @@ class _TableSide:
     is_present: npt.NDArray[np.bool_]
     before: Numbers
     after: Numbers
-    changed: dict[int, int]
+    changed: Numbers
+    changed_rows: Numbers
 
     @classmethod
     def of(
@@ -187,21 +189,19 @@ class _TableSide:
         codes: KeyCodes,
         state: CachedState,
     ) -> _TableSide:
-        entries = [state.get(name, key) for key in codes.keys]
-        known = pa.array([None if entry is None else entry[0] for entry in entries], payload.type)
-        known_times = np.array([0 if entry is None else entry[1] for entry in entries], np.int64)
+        known, known_times = _read_rows(state, codes.entry_names(name), payload.type, have_times=True)
         rows = pa.concat_arrays([known, payload])
         is_mine = batch.ports.to_numpy()[groups.row_numbers] == port
         seen = np.maximum.accumulate(np.where(is_mine, np.arange(len(groups.row_numbers)), -1))
         begins = np.repeat(groups.starts, groups.ends - groups.starts)
         numbers = codes.codes[groups.row_numbers]
-        batch_rows = len(entries) + groups.row_numbers
+        batch_rows = len(known) + groups.row_numbers
         after = np.where(seen >= begins, batch_rows[seen], numbers)
         before = np.empty_like(after)
         before[1:] = after[:-1]
         before[groups.starts] = numbers[groups.starts]
         at_end = after[groups.ends - 1]
-        is_changed = at_end >= len(entries)
+        is_changed = at_end >= len(known)
         return cls(
             name,
             rows,
@@ -209,12 +209,47 @@ class _TableSide:
             rows.is_valid().to_numpy(zero_copy_only=False),
             before,
             after,
-            dict(zip(numbers[groups.starts][is_changed].tolist(), at_end[is_changed].tolist(), strict=True)),
+            numbers[groups.starts][is_changed],
+            at_end[is_changed],
         )
 
     def write(self, codes: KeyCodes, state: CachedState) -> None:
         """Writes the batch's changes to the state."""
-        row_numbers = np.array(list(self.changed.values()), np.int64)
-        payloads, times = values_of(self.rows.take(pa.array(row_numbers))), self.times[row_numbers].tolist()
-        for number, payload, when in zip(self.changed, payloads, times, strict=True):
-            state.put(self.name, codes.keys[number], None if payload is None else (payload, when))
+        names = codes.entry_names(self.name)
+        entries = [names[number] for number in self.changed.tolist()]
+        values = self.rows.take(pa.array(self.changed_rows))
+        _write_rows(state, entries, values, self.times[self.changed_rows])
+
+
+def _read_rows(
+    state: CachedState, entries: list[bytes], kind: pa.DataType, *, have_times: bool
+) -> tuple[pa.StructArray, Numbers]:
+    """Returns the value of each entry, null where there is none, and its time, 0 where there is none."""
+    table_rows = TableRows.of(kind, has_time=have_times)
+    known = None if table_rows is None else table_rows.read(state.read_rows(entries))
+    if known is not None:
+        return known
+    rows = list(map(state.read, entries))
+    if not have_times:
+        return pa.array(rows, kind), np.zeros(len(rows), np.int64)
+    values = pa.array([None if row is None else row[0] for row in rows], kind)
+    return values, np.array([0 if row is None else row[1] for row in rows], np.int64)
+
+
+def _write_rows(
+    state: CachedState, entries: list[bytes], values: pa.StructArray, times: Numbers | None
+) -> None:
+    """Writes the value of each entry, with its time unless there are none; deletes entries whose value is null."""
+    table_rows = TableRows.of(values.type, has_time=times is not None)
+    if table_rows is not None:
+        written = table_rows.written(values, np.zeros(len(values), np.int64) if times is None else times)
+        state.write_rows(zip(entries, written, strict=True))
+        return
+    rows = values_of(values)
+    if times is not None:
+        rows = [
+            None if value is None else (value, when)
+            for value, when in zip(rows, times.tolist(), strict=True)
+        ]
+    for entry, row in zip(entries, rows, strict=True):
+        state.write(entry, row)

@@ -74,6 +74,7 @@ class CachedState:
         self._failures = failures
         self._read: dict[bytes, Any] = {}
         self._written: set[bytes] = set()
+        self._written_rows: dict[bytes, bytes | None] = {}
         clock = store.get(_CLOCK)
         self.stream_time = -1 if clock is None else int(clock)
         self._began = self.stream_time
@@ -99,6 +100,14 @@ class CachedState:
     def write(self, entry: bytes, value: object) -> None:
         self._read[entry] = value
         self._written.add(entry)
+
+    def read_rows(self, entries: Iterable[bytes]) -> list[bytes | None]:
+        """Returns the bytes of entries, for callers that read and write many at once, and these as bytes alone."""
+        return list(map(self._store.get, entries))
+
+    def write_rows(self, rows: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Stores the bytes of entries; None deletes."""
+        self._written_rows.update(rows)
 
     def undo_by(self, undo: Callable[[], object]) -> None:
         """Registers what undoes a change: a batch that fails is not flushed."""
@@ -129,6 +138,11 @@ class CachedState:
                 self._store.delete(entry)
             else:
                 self._store.put(entry, state_bytes(value))
+        for entry, data in sorted(self._written_rows.items()):
+            if data is None:
+                self._store.delete(entry)
+            else:
+                self._store.put(entry, data)
         if self.stream_time != self._began:
             self._store.put(_CLOCK, b"%d" % self.stream_time)
 

@@ -35,10 +35,10 @@ import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.internal.SessionState;
 
 /**
- * Analyzes and optimizes the plan of a query's small micro-batches once, and chooses its physical operators once. Spark does so
- * for each batch, though the plans of two batches differ in the batch's number and the offsets that are read only. A plan that
+ * Analyzes and optimizes the plan of a query's micro-batches of few rows once, and chooses its physical operators once. Spark does
+ * so for each batch, though the plans of two batches differ in the batch's number and the offsets that are read only. A plan that
  * equals an earlier one in all else gets that one's result, with its own offsets. All other plans are planned in full: those of
- * large batches, and those that read anything but streams and rows within the plan, or whose expressions depend on the time of
+ * batches of many rows, and those that read anything but streams and rows within the plan, or whose expressions depend on the time of
  * planning: current_timestamp(), or the texts 'now' and '10:30' as timestamps.
  *
  * It is a rule of the optimizer that changes no plan: with the first batch of a query, it puts an analyzer, an optimizer and a
@@ -164,11 +164,12 @@ class AnalyzerWithMemory extends Analyzer {
     }
 }
 
-/** An optimizer that returns for a small batch what it returned for the same plan with other offsets. */
+/** An optimizer that returns for a batch of few rows what it returned for the same plan with other offsets. */
 class OptimizerWithMemory extends Optimizer {
     private final Optimizer own;
     private final SmallBatches sizes;
-    private final PlanMemory memory = new PlanMemory();
+    private final PlanMemory small = new PlanMemory();
+    private final PlanMemory packed = new PlanMemory();  // of batches of many records: none of them is to run in one task
 
     OptimizerWithMemory(CatalogManager catalogs, Optimizer own, SmallBatches sizes) {
         super(catalogs);
@@ -186,9 +187,10 @@ class OptimizerWithMemory extends Optimizer {
             return own.executeAndTrack(plan, tracker);
         }
         long records = sizes.recordCount(plan);
-        if (!sizes.isSmall(records)) {
+        if (!sizes.hasFewRows(plan, records)) {
             return own.executeAndTrack(plan, tracker);
         }
+        PlanMemory memory = sizes.isSmall(records) ? small : packed;
         LogicalPlan query = (LogicalPlan) memory.resultFor(plan);
         if (query != null) {
             LogicalPlan write = V2Writes$.MODULE$.apply(plan);  // the sink's own write of this batch
@@ -272,11 +274,12 @@ class TimeOfPlanning {
     }
 }
 
-/** A strategy that returns for a small batch the operators that it returned for the same plan with other offsets. */
+/** A strategy that returns for a batch of few rows the operators that it returned for the same plan with other offsets. */
 class StrategyWithMemory extends SparkStrategy {
     private final org.apache.spark.sql.classic.SparkSession session;
     private final SmallBatches sizes;
-    private final PlanMemory memory = new PlanMemory();
+    private final PlanMemory small = new PlanMemory();
+    private final PlanMemory packed = new PlanMemory();
     private boolean isPlanning;  // by Spark's strategies, which ask this one, too
 
     StrategyWithMemory(org.apache.spark.sql.classic.SparkSession session, SmallBatches sizes) {
@@ -301,12 +304,13 @@ class StrategyWithMemory extends SparkStrategy {
             !(plan instanceof WriteToDataSourceV2)
             || !PlanMemory.holds(plan)
             || SQLConf.get().adaptiveExecutionEnabled()  // which plans again from the logical plan, while a batch runs
-            || !sizes.isSmall(sizes.recordCount(plan))
+            || !sizes.hasFewRows(plan, sizes.recordCount(plan))
         ) {
             return null;
         }
         WriteToDataSourceV2 write = (WriteToDataSourceV2) plan;
         Map reads = PlanMemory.reads(plan);
+        PlanMemory memory = sizes.isSmall(sizes.recordCount(plan)) ? small : packed;
         WriteToDataSourceV2Exec known = (WriteToDataSourceV2Exec) memory.resultFor(plan);
         if (known != null) {
             SparkPlan query = withScans(known.query(), reads);

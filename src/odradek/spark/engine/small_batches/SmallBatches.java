@@ -7,21 +7,28 @@ import java.util.Map;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 
+import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.OneRowRelation;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.Repartition;
+import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.plans.logical.TransformWithStateInPySpark;
+import org.apache.spark.sql.catalyst.plans.logical.Union;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.execution.datasources.v2.StreamingDataSourceV2ScanRelation;
+import org.apache.spark.sql.execution.datasources.v2.WriteToDataSourceV2;
+import org.apache.spark.sql.execution.streaming.sources.WriteToMicroBatchDataSource;
 import org.apache.spark.sql.internal.SQLConf;
 
 /**
- * Chooses for each micro-batch, while it is planned, whether its code is generated: only where it has many records. The
- * plan stays as it is, but for shuffles that a small batch does without. Spark plans a batch on the thread of its query,
- * whose session no other query has.
+ * Chooses for each micro-batch, while it is planned, whether its code is generated: only where many rows pass through the JVM.
+ * A batch of few records has few rows; so has one whose sources pack the records for operators in Python. The plan stays as it
+ * is, but for shuffles that a small batch does without. Spark plans a batch on the thread of its query, whose session no other
+ * query has.
  *
  * A query's session is the one with a batch: the setting BATCH has its number of records. What a program plans in that
  * session, in foreachBatch, is counted likewise, and has settings of its own. Other sessions keep theirs.
@@ -30,6 +37,7 @@ public class SmallBatches extends Rule {
     private static final String WHOLE_STAGE = "spark.sql.codegen.wholeStage";
     private static final String FACTORIES = "spark.sql.codegen.factoryMode";
     private static final String BATCH = "spark.odradek.batchRecords";
+    private static final String PACKED_COLUMNS = "__task, __rows";  // of `spark/reading/task_rows.py`
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private final long recordsMax;
@@ -53,13 +61,12 @@ public class SmallBatches extends Rule {
         }
         long batch = streams ? recordsMax + 1 : Long.parseLong(conf.getConfString(BATCH));
         long records = recordsOf(plan, batch);
-        boolean small = isSmall(records);
-        setCode(conf, small);
+        setCode(conf, hasFewRows(plan, records));
         if (!streams) {
             return tree;
         }
         conf.setConfString(BATCH, Long.toString(records));
-        return small && conf.numShufflePartitions() == 1 ? inOneTask(plan) : plan;
+        return isSmall(records) && conf.numShufflePartitions() == 1 ? inOneTask(plan) : plan;
     }
 
     /** The number of records that a micro-batch reads; more than a small batch has where its plan does not tell. */
@@ -71,16 +78,63 @@ public class SmallBatches extends Rule {
         return records <= recordsMax;
     }
 
-    /** Sets what the rule sets, for a micro-batch whose plan has passed the rule before. */
+    /** Tells whether few rows of a batch with this number of records pass through the JVM. */
+    boolean hasFewRows(LogicalPlan plan, long records) {
+        return isSmall(records) || isPacked(plan);
+    }
+
+    /** Sets what the rule sets, for a micro-batch of few rows whose plan has passed the rule before. */
     void choose(long records) {
         SQLConf conf = SQLConf.get();
-        setCode(conf, isSmall(records));
+        setCode(conf, true);
         conf.setConfString(BATCH, Long.toString(records));
     }
 
-    private static void setCode(SQLConf conf, boolean small) {
-        conf.setConfString(WHOLE_STAGE, small ? "false" : "true");
-        conf.setConfString(FACTORIES, small ? "NO_CODEGEN" : "FALLBACK");
+    private static void setCode(SQLConf conf, boolean fewRows) {
+        conf.setConfString(WHOLE_STAGE, fewRows ? "false" : "true");
+        conf.setConfString(FACTORIES, fewRows ? "NO_CODEGEN" : "FALLBACK");
+    }
+
+    /**
+     * Tells whether the sources of a plan pack the records for the tasks of an operator with state, and its sink gets them as that
+     * operator packs them: then a row is some megabytes of records, whatever the size of the batch. Any operator that is not
+     * known to leave rows packed may unpack them.
+     */
+    private boolean isPacked(LogicalPlan plan) {
+        if (plan instanceof StreamingDataSourceV2ScanRelation) {
+            return PACKED_COLUMNS.equals(namesOf(plan));
+        }
+        if (plan instanceof LocalRelation) {  // a source without new records, or the tasks whose state is restored
+            return ((LocalRelation) plan).data().size() <= recordsMax;
+        }
+        if (
+            !(plan instanceof WriteToMicroBatchDataSource
+                || plan instanceof WriteToDataSourceV2
+                || plan instanceof TransformWithStateInPySpark
+                || plan instanceof Union
+                || plan instanceof Project
+                || plan instanceof SubqueryAlias
+                || plan instanceof Repartition)
+        ) {
+            return false;
+        }
+        scala.collection.Iterator children = plan.children().iterator();
+        while (children.hasNext()) {
+            if (!isPacked((LogicalPlan) children.next())) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    private static String namesOf(LogicalPlan plan) {
+        StringBuilder names = new StringBuilder();
+        scala.collection.Iterator columns = plan.output().iterator();
+        while (columns.hasNext()) {
+            names.append(names.length() == 0 ? "" : ", ");
+            names.append(((Attribute) columns.next()).name());
+        }
+        return names.toString();
     }
 
     private long recordsOf(LogicalPlan plan, long batch) {

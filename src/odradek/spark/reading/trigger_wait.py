@@ -1,0 +1,102 @@
+"""Waiting for records within a trigger: a batch begins when they come, and not at the trigger after that.
+
+Spark asks for offsets at each trigger. With triggers half a second apart, a record waits a quarter of a second on average until
+one comes. With the option `triggerWaitMs`, a look that brings nothing new goes on looking for so long, which has to be less than
+the interval: then triggers stay where they are, and a query that always has records to read has as many batches as before.
+
+The source looks often when there were records a moment ago, and seldom when the query has been at rest for a while: looking
+costs CPU whether records come or not.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from odradek.model.errors import OdradekError
+from odradek.model.ids import TopicPartition
+from odradek.runtime.ports import Clock
+from odradek.spark.options.positions import LATEST
+from odradek.spark.reading.catalog import Catalog
+from odradek.spark.reading.idle import LOOK_EVERY_S, Offsets, Shapes
+
+log: Final = logging.getLogger("odradek.spark")
+LOOK_EVERY_LEAST_S: Final = 0.02
+QUIET_SHARE: Final = 1 / 20
+"""The time between two looks, as a share of the time since records came."""
+GATHER_S: Final = 0.01
+"""The time from the first news to the next look, which decides what the batch reads: the partitions of one transaction become
+readable one after another, and belong into one batch.
+"""
+_SHAPES_EVERY_S: Final = 10.0
+
+
+class TriggerWait:
+    """The wait of one source, for its own records and those of other topics of its query.
+
+    Spark asks the sources of a query one after another. So one of them waits for all, and the others do not wait.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        clock: Clock,
+        pause: Callable[[float], None],
+        *,
+        wait_s: float,
+        topics_beside: Sequence[str] = (),
+    ) -> None:
+        self._catalog = catalog
+        self._clock = clock
+        self._pause = pause
+        self._wait_s = wait_s
+        self._topics_beside = topics_beside
+        self._beside: list[TopicPartition] = []
+        self._shapes_at: float | None = None
+        self._news_at = clock.monotonic()
+
+    def note(self, source: object, ends: Offsets, shapes: Shapes, *, has_news: bool) -> None:
+        """Records whether a look found something to read."""
+        if has_news:
+            self._news_at = self._clock.monotonic()
+
+    def has_no_news(self, ends: Offsets) -> bool:
+        """Returns False: no other query looks for this one."""
+        return False
+
+    def wait(self, source: object, ends: Offsets, shapes: Shapes) -> None:
+        """Returns soon after a partition of `ends`, or of the topics beside, ends elsewhere; after the wait; or when no broker
+        answers: the source then asks itself, and says what is wrong.
+        """
+        deadline = self._clock.monotonic() + self._wait_s
+        try:
+            partitions = [*ends, *self._partitions_beside()]
+            known: Offsets | None = None
+            while known is None or self._pause_until(deadline):
+                present = self._catalog.offsets(dict.fromkeys(partitions, LATEST))
+                known = known or {**present, **ends}
+                if present != known:
+                    self._news_at = self._clock.monotonic()
+                    self._pause(GATHER_S)
+                    return
+        except (OdradekError, OSError) as error:
+            log.debug("no broker says where topics end: %s", error)
+
+    def _pause_until(self, deadline: float) -> bool:
+        """Pauses until the next look; returns whether there is one before the deadline."""
+        now = self._clock.monotonic()
+        next_s = min(LOOK_EVERY_S, max(LOOK_EVERY_LEAST_S, (now - self._news_at) * QUIET_SHARE))
+        self._pause(max(0.0, min(next_s, deadline - now)))
+        return now + next_s < deadline
+
+    def _partitions_beside(self) -> list[TopicPartition]:
+        """Returns the partitions of the topics beside."""
+        now = self._clock.monotonic()
+        if self._topics_beside and (self._shapes_at is None or now - self._shapes_at >= _SHAPES_EVERY_S):
+            counts = self._catalog.partition_counts(self._topics_beside)
+            self._beside = [
+                TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)
+            ]
+            self._shapes_at = now
+        return self._beside
