@@ -17,7 +17,7 @@ from odradek.streams.processors.state.table_rows import TableRows
 from odradek.streams.processors.task import CachedState, MemoryStore
 
 INTS = st.integers(-(2**63), 2**63 - 1)
-TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=6)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 KINDS: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.string(): TEXTS,
     pa.binary(): st.binary(max_size=6),
