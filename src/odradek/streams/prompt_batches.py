@@ -1,7 +1,7 @@
 """Batches that begin when records come, and not at Spark's next trigger: which source of a query waits for them, and how long.
 
-A program commits at most once in an interval while it is busy. After a pause its first records would wait for the next trigger, half
-an interval on average; so a source waits for them within the trigger (`spark/reading/trigger_wait.py`).
+A program commits at most once in an interval while it is busy. After a pause its first records would wait for the next
+trigger, half an interval on average; so a source waits for them within the trigger (`spark/reading/trigger_wait.py`).
 """
 
 from __future__ import annotations

@@ -36,7 +36,9 @@ def test_one_source_waits_for_its_own_topic() -> None:
     assert waits(app, "1 second") == {"visits": {"triggerWaitMs": "975"}}
 
 
-@pytest.mark.parametrize("interval", ["0 seconds", "25 milliseconds", "2 seconds", "1 minute", "interval 1 day", ""])
+@pytest.mark.parametrize(
+    "interval", ["0 seconds", "25 milliseconds", "2 seconds", "1 minute", "interval 1 day", ""]
+)
 def test_other_intervals_are_kept_to_the_clock(interval: str) -> None:
     app = Streams("shop")
     stream(app).group_by_key().count().to("out")
@@ -58,7 +60,12 @@ class InStreamTime(Processor):
     [
         (lambda rows: rows.group_by_key().process(OnTheClock(), schema="STRING"), False),
         (lambda rows: rows.group_by_key().process(InStreamTime(), schema="STRING"), True),
-        (lambda rows: rows.group_by_key().window("1 minute", idle_timeout="1 minute").final().count().to_stream(), False),
+        (
+            lambda rows: (
+                rows.group_by_key().window("1 minute", idle_timeout="1 minute").final().count().to_stream()
+            ),
+            False,
+        ),
         (lambda rows: rows.group_by_key().window("1 minute").final().count().to_stream(), True),
     ],
 )

@@ -64,7 +64,9 @@ def test_rows_have_the_bytes_of_values_one_by_one_and_come_back(
     assert repr(known[0].to_pylist()) == repr(values)  # NaN is NaN, and 1 is not True
     if has_time:
         is_there = [value is not None for value in values]
-        assert known[1].tolist() == [when if there else 0 for there, when in zip(is_there, times, strict=True)]
+        assert known[1].tolist() == [
+            when if there else 0 for there, when in zip(is_there, times, strict=True)
+        ]
 
 
 KIND = pa.struct([("name", pa.string()), ("age", pa.int32())])

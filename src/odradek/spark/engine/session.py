@@ -144,7 +144,7 @@ def keep_quiet(spark: sql.SparkSession) -> None:
 
 
 def keep_triggers_quiet(spark: sql.SparkSession) -> None:
-    """Silences Spark's warnings of triggers that take longer than their interval, as those do whose sources wait for records."""
+    """Silences warnings of triggers that take longer than their interval, as those do whose sources wait for records."""
     if not _log.isEnabledFor(logging.DEBUG):
         set_log_levels(spark, {_TRIGGERS: "ERROR"})
 

@@ -1,8 +1,9 @@
 """Waiting for records within a trigger: a batch begins when they come, and not at the trigger after that.
 
-Spark asks for offsets at each trigger. With triggers half a second apart, a record waits a quarter of a second on average until
-one comes. With the option `triggerWaitMs`, a look that brings nothing new goes on looking for so long, which has to be less than
-the interval: then triggers stay where they are, and a query that always has records to read has as many batches as before.
+Spark asks for offsets at each trigger. With triggers half a second apart, a record waits a quarter of a second on average
+until one comes. With the option `triggerWaitMs`, a look that brings nothing new goes on looking for so long, which has to be
+less than the interval: then triggers stay where they are, and a query that always has records to read has as many batches as
+before.
 
 The source looks often when there were records a moment ago, and seldom when the query has been at rest for a while: looking
 costs CPU whether records come or not.

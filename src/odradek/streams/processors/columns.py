@@ -242,7 +242,10 @@ def _shown(keys: pa.StructArray) -> pa.Array | None:
         return None
     if pa.types.is_integer(column.type):
         return column.cast(pa.string()).cast(pa.binary())
-    if not pa.types.is_string(column.type) or not pc.all(pc.match_substring_regex(column, _PLAIN_TEXT)).as_py():
+    if (
+        not pa.types.is_string(column.type)
+        or not pc.all(pc.match_substring_regex(column, _PLAIN_TEXT)).as_py()
+    ):
         return None
     quote = pa.scalar(b"'", pa.binary())
     return pc.binary_join_element_wise(quote, column.cast(pa.binary()), quote, pa.scalar(b"", pa.binary()))

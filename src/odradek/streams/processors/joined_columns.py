@@ -248,8 +248,7 @@ def _write_rows(
     rows = values_of(values)
     if times is not None:
         rows = [
-            None if value is None else (value, when)
-            for value, when in zip(rows, times.tolist(), strict=True)
+            None if value is None else (value, when) for value, when in zip(rows, times.tolist(), strict=True)
         ]
     for entry, row in zip(entries, rows, strict=True):
         state.write(entry, row)
