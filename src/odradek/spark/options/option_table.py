@@ -140,7 +140,7 @@ _ROWS: Final = (
         "a name that all sources of one query share: while one of them has something to read, the others do not wait"),
     _whole(key="triggerWaitMs", use=Use.STREAM_READ, default=0, meaning=
         "a stream that has read everything waits for records for so long within a trigger, so that a batch begins when they"
-        " come; less than the trigger's interval. One source of a query waits for all. Not where a program counts on its triggers"),
+        " come; less than the trigger's interval. One source of a query waits for all. Not where a program counts on triggers"),
     _text(key="triggerWaitTopics", use=Use.STREAM_READ, meaning=
         "topics of other sources of the query, separated by commas: their records end the wait, too"),
     _text(key="taskRows", use=Use.STREAM_READ, meaning="set by streams programs: how records become rows of their tasks"),

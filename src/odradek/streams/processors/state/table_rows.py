@@ -1,8 +1,8 @@
 """Rows of tables as bytes of state, a batch at a time.
 
 A join keeps the row of each key: its value, with or without the time of its record. Value by value, each row takes
-microseconds to write and to read. Where the fields of a value are texts, bytes and numbers, the same bytes are made and read for
-all rows at once. The format is that of `state_bytes.py`; tests compare the two.
+microseconds to write and to read. Where the fields of a value are texts, bytes and numbers, the same bytes are made and read
+for all rows at once. The format is that of `state_bytes.py`; tests compare the two.
 """
 
 from __future__ import annotations
