@@ -26,6 +26,7 @@ from pyspark.sql.types import (
 )
 
 from odradek.spark.engine.plain_errors import errors_in_one_line
+from odradek.spark.engine.worker_garbage import loaded_modules
 from odradek.streams.processors.columnar import columnar
 from odradek.streams.processors.columns import OriginColumn, TaskColumns
 from odradek.streams.processors.failures import FailedRows
@@ -220,6 +221,7 @@ class TaskProcessor(StatefulProcessor):
         self._failures = failures or FailedRows(operator=name, letters=None, topics={})
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        loaded_modules.leave_out()
         self._handle = handle
         self._row = Row(ROWS)
         self._state = MapStore(handle.getMapState(_STATE, "name BINARY", "data BINARY"))
