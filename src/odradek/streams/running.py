@@ -171,9 +171,7 @@ def start(
     try:
         for query in planned:
             sink, directory = query.main, _directory_of(checkpoint, query)
-            terms = _query_terms(
-                program, query, directory, changelog=has_changelog, interval="" if until_now else interval
-            )
+            terms = _query_terms(program, query, directory, changelog=has_changelog, interval=interval)
             changelogs = terms.changelogs
             named.update([query.name] if terms.names else ())
             for_now.set(_SOURCES_BY_NAME, str(bool(terms.names)).lower())

@@ -76,9 +76,7 @@ class SourceWait(Protocol):
         """Records what a look has seen, and whether it found something to read."""
         ...
 
-    def wait(
-        self, source: object, ends: Offsets, shapes: Mapping[str, idle.TopicShape]
-    ) -> Offsets | None:
+    def wait(self, source: object, ends: Offsets, shapes: Mapping[str, idle.TopicShape]) -> Offsets | None:
         """Waits until there may be something to read. `ends`, `shapes`: what the source saw last.
 
         Returns the ends as they are now, where the topics are still the same; None where the source has to ask.
