@@ -10,8 +10,7 @@ import aiokafka
 import confluent_kafka.admin
 import kafka
 import pytest
-from benchmarks.peer import PeerAbsentError, cached_peer
-from benchmarks.peer.fetch import java_command
+from benchmarks.peer import PeerAbsentError, cached_peer, java_program
 from tests.security.conftest import SecureScene, log_in
 from tests.security.kdc import REALM, Kdc, free_port, running_kdc
 
@@ -308,7 +307,7 @@ def test_javas_producer_logs_in(
     broker: LocalBroker, kdc: Kdc, keytabs: dict[str, str], tmp_path: Path
 ) -> None:
     try:
-        class_path = cached_peer().class_path
+        jars = cached_peer()
     except PeerAbsentError as reason:
         pytest.skip(f"absent: {reason}")
     config = tmp_path / "client.properties"
@@ -316,9 +315,8 @@ def test_javas_producer_logs_in(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=GSSAPI\nsasl.kerberos.service.name=kafka\n"
         f"sasl.jaas.config={jaas(f'ann@{REALM}', keytabs['ann'])}\n"
     )
-    command = [java_command(), "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    command += [f"-Djava.security.krb5.conf={kdc.krb5_conf}", "-cp", class_path]
-    command += [
+    command = [
+        *java_program(jars, f"-Djava.security.krb5.conf={kdc.krb5_conf}"),
         "org.apache.kafka.tools.ConsoleProducer",
         "--bootstrap-server",
         address(broker),

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 from benchmarks.odradek_node import OdradekNode
-from benchmarks.peer import PeerAbsentError, cached_peer, free_port
-from benchmarks.peer.fetch import java_command
+from benchmarks.peer import PeerAbsentError, cached_peer, free_port, java_program
 from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer
 
@@ -122,8 +121,7 @@ def test_javas_producer_pushes(asking: tuple[str, str]) -> None:
         pytest.skip(f"absent: {reason}")
     bootstrap, metrics = asking
     tool = ["org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", bootstrap, "--topic", "pushed"]
-    flags = ["-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jars.class_path]
-    process = subprocess.Popen([java_command(), *flags, *tool], stdin=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*java_program(jars), *tool], stdin=subprocess.PIPE, text=True)
     assert process.stdin is not None
     keyboard = process.stdin
 

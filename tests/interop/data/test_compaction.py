@@ -10,8 +10,7 @@ from random import Random
 
 import confluent_kafka as ck
 import pytest
-from benchmarks.peer import PeerAbsentError, cached_peer
-from benchmarks.peer.fetch import java_command
+from benchmarks.peer import PeerAbsentError, cached_peer, java_program
 from tests.interop import logins
 from tests.interop.server import Server
 from tests.simulation.compaction.keyed_log import HOME, PARTITION, KeyedLog
@@ -33,16 +32,8 @@ def complaints(directory: Path) -> list[str]:
     except PeerAbsentError as reason:
         pytest.skip(f"absent: {reason}")
     files = sorted(str(file) for kind in KINDS for file in directory.glob(f"*.{kind}"))
-    command = [
-        java_command(),
-        "-Xmx256M",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
-        "-cp",
-        jars.class_path,
-    ]
     process = subprocess.run(
-        [*command, DUMP, "--deep-iteration", "--files", ",".join(files)],
+        [*java_program(jars), DUMP, "--deep-iteration", "--files", ",".join(files)],
         capture_output=True,
         text=True,
         timeout=SECONDS_MAX,

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import confluent_kafka as ck
 import pytest
-from benchmarks.peer import PeerAbsentError, cached_peer
+from benchmarks.peer import PeerAbsentError, cached_peer, java_program
 from benchmarks.peer.fetch import java_command
+from benchmarks.peer.programs import BRIEF
 from confluent_kafka.admin import AdminClient, NewPartitions
 from tests.interop import logins
 from tests.interop.server import Server
@@ -308,14 +309,10 @@ class JavaMember:
 
     def __init__(self, jars, bootstrap, group, topic, *more):
         command = [
-            java_command(),
-            "-Xmx256M",
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
-            "-cp",
-            jars.class_path,
+            *java_program(jars),
+            "org.apache.kafka.tools.VerifiableConsumer",
+            *logins.java_flags(bootstrap),
         ]
-        command += ["org.apache.kafka.tools.VerifiableConsumer", *logins.java_flags(bootstrap)]
         command += ["--group-id", group, "--topic", topic, "--reset-policy", "earliest", *more]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.partitions = []
@@ -384,11 +381,17 @@ def test_a_java_member_of_the_classic_protocol_is_upgraded(java_member, member, 
 def pattern_consumer(jars, tmp_path):
     """The words that run `PatternConsumer`, compiled once: `java PatternConsumer.java` would compile it in each run."""
     program = Path(__file__).parents[1] / "languages" / "java" / "PatternConsumer.java"
-    machine = [java_command(), "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    compiler = [*machine, "--module", "jdk.compiler/com.sun.tools.javac.Main", "-d", str(tmp_path)]
+    compiler = [
+        java_command(),
+        *BRIEF,
+        "--module",
+        "jdk.compiler/com.sun.tools.javac.Main",
+        "-d",
+        str(tmp_path),
+    ]
     class_path = ":".join(map(str, jars.directory.glob("*.jar")))  # it is Java's launcher that knows `*`
     subprocess.run([*compiler, "-cp", class_path, str(program)], check=True)
-    return [*machine, "-cp", f"{jars.class_path}:{tmp_path}", program.stem]
+    return [*java_program(jars, classes=tmp_path), program.stem]
 
 
 def test_java_subscribes_by_a_pattern_and_comes_back(pattern_consumer, bootstrap, group, server):
@@ -415,15 +418,7 @@ def test_kafkas_tool_shows_the_group(jars, member, bootstrap, group, topic):
     name = topic(partitions=4)
     consumer = member(**{"client.id": "shown"}).subscribe(name)
     until(lambda: shared(name, 4, consumer), consumer)
-    command = [
-        java_command(),
-        "-Xmx256M",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
-        "-cp",
-        jars.class_path,
-        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-    ]
+    command = [*java_program(jars), "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"]
     command += [*logins.java_flags(bootstrap), "--describe", "--group", group]
     for flags, expected in (
         (["--members", "--verbose"], [group, "shown", name]),

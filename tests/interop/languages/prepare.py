@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.peer import PeerAbsentError, cached_peer, fetch_peer
-from benchmarks.peer.fetch import KAFKA_3, cache_directory, java_command
+from benchmarks.peer import PeerAbsentError, cached_peer, fetch_peer, java_program
+from benchmarks.peer.fetch import KAFKA_3, cache_directory
 
 _HERE = Path(__file__).parent
 _BUILD_SECONDS_MAX = 900
@@ -118,8 +118,7 @@ def _java(directory: Path) -> list[str]:
         jars = cached_peer()
     except PeerAbsentError as reason:
         raise AbsentError(str(reason)) from reason
-    machine = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-    return [java_command(), *machine, "-cp", f"{jars.class_path}:{directory}", "Clients"]
+    return [*java_program(jars, classes=directory), "Clients"]
 
 
 LANGUAGES = {

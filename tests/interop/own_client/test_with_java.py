@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from benchmarks.peer import PeerAbsentError, cached_peer
-from benchmarks.peer.fetch import java_command
+from benchmarks.peer import PeerAbsentError, cached_peer, java_program
 from tests.interop import logins
 
 from odradek import Consumer, Producer, TopicPartition
@@ -27,8 +26,7 @@ def command() -> list[str]:
         jars = cached_peer()
     except PeerAbsentError as reason:
         pytest.skip(f"absent: {reason}")
-    flags = ["-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    return [java_command(), *flags, "-cp", jars.class_path]
+    return java_program(jars)
 
 
 @contextmanager

@@ -22,8 +22,7 @@ import kafka
 import kafka.errors
 import kafka.net.sasl.oauth
 import pytest
-from benchmarks.peer import PeerAbsentError, cached_peer
-from benchmarks.peer.fetch import java_command
+from benchmarks.peer import PeerAbsentError, cached_peer, java_program
 from tests.interop.adapters import AbsentError, KcatClient
 from tests.interop.adapters.rows import RefusedError
 from tests.interop.languages.applications import APPLICATIONS, STREAMS_LOGINS, spark_logins
@@ -325,10 +324,9 @@ def test_a_program(server: Server, attempts: Any, lock: Lock, language: str) -> 
 def test_kafkas_own_tools(server: Server, attempts: Any, tmp_path: Path) -> None:
     """kafka-console-producer; each attempt is a JVM."""
     try:
-        class_path = cached_peer().class_path
+        jars = cached_peer()
     except PeerAbsentError as reason:
         pytest.skip(f"absent: {reason}")
-    machine = [java_command(), "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path]
 
     def write(attempt: Attempt) -> str:
         config = tmp_path / "client.properties"
@@ -337,7 +335,7 @@ def test_kafkas_own_tools(server: Server, attempts: Any, tmp_path: Path) -> None
         allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={attempt.token_file.as_uri()}"
         tool = ["org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", server.node.bootstrap]
         process = subprocess.run(
-            [*machine[:-2], allowed, *machine[-2:], *tool, "--topic", TOPIC, "--command-config", str(config)],
+            [*java_program(jars, allowed), *tool, "--topic", TOPIC, "--command-config", str(config)],
             input="x\n",
             capture_output=True,
             text=True,
