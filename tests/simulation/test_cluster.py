@@ -2,46 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from functools import cache
-
 import pytest
 from tests.simulation.cluster.faults import ClusterFaults, CoordinatorFaults, PageCacheFaults, Strike
-from tests.simulation.cluster.plays import profile_of
 from tests.simulation.sweep import plans_of, run_once, run_twice
+from tests.simulation.tried_seeds import CLUSTER_SEEDS, firsts, strikes_of, telling_seeds
 
 pytestmark = pytest.mark.sim
-SEEDS = 200
-TIMES = 3
-SEEDS_OF_A_PROFILE = 8
-
-
-def _strikes(seed: int) -> Counter[tuple[str, ...]]:
-    """What hits whom under a seed; and under which profile, which decides what comes before and after."""
-    strikes = Counter[tuple[str, ...]]({(profile_of(seed),): 1})
-    for strike in ClusterFaults.draw(seed).strikes:
-        strikes[strike.kind, strike.role] += 1
-        strikes[profile_of(seed), strike.kind] = TIMES
-    return strikes
-
-
-@cache
-def telling_seeds() -> list[int]:
-    """Returns those of the first `SEEDS` that bring something: each kind of fault hits each role `TIMES`, each profile has its
-    kinds of faults, and some seeds; or as many as there are in all. `make sim` runs thousands of seeds."""
-    left = {seed: _strikes(seed) for seed in range(SEEDS)}
-    wanted = Counter[tuple[str, ...]]()
-    for strikes in left.values():
-        wanted += strikes
-    wanted = Counter(
-        {what: min(count, SEEDS_OF_A_PROFILE if len(what) == 1 else TIMES) for what, count in wanted.items()}
-    )
-    chosen = []
-    while wanted:
-        seed = max(left, key=lambda seed: (wanted & left[seed]).total())
-        chosen.append(seed)
-        wanted -= left.pop(seed)
-    return sorted(chosen)
 
 
 @pytest.mark.parametrize("part", range(10))
@@ -56,19 +22,20 @@ def test_the_cluster_keeps_its_promises_under_the_faults_of_many_seeds(part: int
 
 def test_every_fault_and_every_profile_is_among_the_seeds_that_run() -> None:
     everything, running = (
-        {what for seed in seeds for what in _strikes(seed)} for seeds in (range(SEEDS), telling_seeds())
+        {what for seed in seeds for what in strikes_of(seed)}
+        for seeds in (range(CLUSTER_SEEDS), telling_seeds())
     )
     assert running == everything
 
 
-@pytest.mark.parametrize("first", range(0, 24, 8))
+@pytest.mark.parametrize("first", firsts("page_cache", 8))
 def test_what_two_machines_remember_outlives_the_memory_of_one(first: int) -> None:
     for seed in range(first, first + 8):
         run, _ = run_once("page_cache", seed, PageCacheFaults.draw(seed))
         assert run.failure is None, f"{run.command}\n{run.failure}"
 
 
-@pytest.mark.parametrize("first", range(0, 8, 4))
+@pytest.mark.parametrize("first", firsts("streams_failover", 4))
 def test_a_streams_group_outlives_its_coordinator_and_the_next(first: int) -> None:
     for seed in range(first, first + 4):
         run, _ = run_once("streams_failover", seed, CoordinatorFaults.draw(seed))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import pytest
 from tests.simulation.fault_plan import FaultPlan, PlannedFault
 from tests.simulation.sweep import FirstLife, run_once, run_twice
+from tests.simulation.tried_seeds import firsts
 
 from odradek.testing.sim.disk_faults import GROWING, SYNCS
 
@@ -53,12 +54,12 @@ def _survives_crashes_by_turns(scenario: str, seed: int, *, part: int, parts: in
         _survives(scenario, seed, FaultPlan(((PlannedFault(kind, point),),)))
 
 
-@pytest.mark.parametrize("first", range(0, 160, 20))
+@pytest.mark.parametrize("first", firsts("storage", 20))
 def test_storage_keeps_its_promises_under_the_faults_of_many_seeds(first: int) -> None:
     _keep_their_promises("storage", range(first, first + 20))
 
 
-@pytest.mark.parametrize("first", range(0, 40, 10))
+@pytest.mark.parametrize("first", firsts("broker", 10))
 def test_the_broker_keeps_its_promises_under_the_faults_of_many_seeds(first: int) -> None:
     _keep_their_promises("broker", range(first, first + 10))
 
@@ -94,7 +95,7 @@ def test_a_disk_that_is_full_anywhere_acknowledges_nothing_that_is_lost() -> Non
     _fails_and_loses_nothing("enospc", "", FirstLife.of("storage", 43).operations(GROWING))
 
 
-@pytest.mark.parametrize("first", range(0, 60, 10))
+@pytest.mark.parametrize("first", firsts("transactions", 10))
 def test_transactions_keep_their_promises_under_the_faults_of_many_seeds(first: int) -> None:
     _keep_their_promises("transactions", range(first, first + 10))
 
@@ -104,7 +105,7 @@ def test_a_crash_at_io_points_of_all_kinds_tears_no_transaction(part: int) -> No
     _survives_crashes_by_turns("transactions", 15, part=part, parts=3, step=3)
 
 
-@pytest.mark.parametrize("first", range(0, 20, 10))
+@pytest.mark.parametrize("first", firsts("groups", 10))
 def test_groups_keep_their_promises_under_the_faults_of_many_seeds(first: int) -> None:
     _keep_their_promises("groups", range(first, first + 10))
 
@@ -114,12 +115,12 @@ def test_a_group_survives_a_crash_at_any_io_point_of_the_brokers_first_life(part
     _survives_crashes_by_turns("groups", 11, part=part, parts=2)
 
 
-@pytest.mark.parametrize("first", range(0, 20, 10))
+@pytest.mark.parametrize("first", firsts("consumer_groups", 10))
 def test_consumer_groups_keep_their_promises_under_the_faults_of_many_seeds(first: int) -> None:
     _keep_their_promises("consumer_groups", range(first, first + 10))
 
 
-@pytest.mark.parametrize("first", [0, 10])
+@pytest.mark.parametrize("first", firsts("large_targets", 10))
 def test_groups_keep_their_promises_when_targets_come_late(first: int) -> None:
     _keep_their_promises("large_targets", range(first, first + 10))
 
@@ -129,7 +130,7 @@ def test_a_consumer_group_survives_a_crash_at_io_points_of_the_brokers_first_lif
     _survives_crashes_by_turns("consumer_groups", 3, part=part, parts=2, step=2)
 
 
-@pytest.mark.parametrize("first", range(0, 20, 10))
+@pytest.mark.parametrize("first", firsts("streams_groups", 10))
 def test_streams_groups_keep_their_promises_under_the_faults_of_many_seeds(first: int) -> None:
     _keep_their_promises("streams_groups", range(first, first + 10))
 
@@ -139,17 +140,17 @@ def test_a_streams_group_survives_a_crash_at_io_points_of_the_brokers_first_life
     _survives_crashes_by_turns("streams_groups", 3, part=part, parts=2, step=2)
 
 
-@pytest.mark.parametrize("first", range(0, 10, 5))
+@pytest.mark.parametrize("first", firsts("shares", 5))
 def test_share_groups_keep_their_promises_under_the_faults_of_many_seeds(first: int) -> None:
     _keep_their_promises("shares", range(first, first + 5))
 
 
-@pytest.mark.parametrize("first", range(0, 40, 10))
+@pytest.mark.parametrize("first", firsts("rude", 10))
 def test_rude_clients_harm_no_polite_ones_and_leave_nothing_behind(first: int) -> None:
     _keep_their_promises("rude", range(first, first + 10))
 
 
-@pytest.mark.parametrize("first", [0, 4])
+@pytest.mark.parametrize("first", firsts("disks", 4))
 def test_full_and_slow_disks_harm_their_brokers_alone(first: int) -> None:
     _keep_their_promises("disks", range(first, first + 4))
 
@@ -159,12 +160,12 @@ def test_a_share_group_survives_a_crash_at_io_points_of_the_brokers_first_life(p
     _survives_crashes_by_turns("shares", 3, part=part, parts=2, step=2)
 
 
-@pytest.mark.parametrize("first", range(0, 80, 20))
+@pytest.mark.parametrize("first", firsts("compaction", 20))
 def test_compaction_keeps_its_promises_under_the_faults_of_many_seeds(first: int) -> None:
     _keep_their_promises("compaction", range(first, first + 20))
 
 
-@pytest.mark.parametrize("first", range(0, 200, 25))
+@pytest.mark.parametrize("first", firsts("follower", 25))
 def test_a_follower_s_log_is_its_leader_s_under_the_faults_of_many_seeds(first: int) -> None:
     _keep_their_promises("follower", range(first, first + 25))
 
