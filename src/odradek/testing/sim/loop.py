@@ -48,6 +48,8 @@ class _Handle(asyncio.Handle):
     """A callback of a loop that is never in debug mode: a run makes tens of thousands of them."""
 
     __slots__ = ()
+    _repr = None
+    _source_traceback = None
 
     def __init__(
         self,
@@ -61,14 +63,14 @@ class _Handle(asyncio.Handle):
         self._callback = callback
         self._args = args
         self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
 
 
 class _TimerHandle(asyncio.TimerHandle):
     """The handle of a timer, made for the loop's callbacks like `_Handle`, with a time."""
 
     __slots__ = ()
+    _repr = None
+    _source_traceback = None
 
     def __init__(
         self,
@@ -83,10 +85,14 @@ class _TimerHandle(asyncio.TimerHandle):
         self._callback = callback
         self._args = args
         self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
         self._when = when
         self._scheduled = True
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._loop._timer_handle_cancelled(self)
+            self._callback = self._args = None
 
 
 class SimLoop(asyncio.BaseEventLoop):
@@ -142,10 +148,15 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_later(
         self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        return self.call_at(self._now_s + max(0.0, delay), callback, *args, context=context)
+        return self._set_timer(self._now_s + max(0.0, delay), callback, args, context)
 
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self._set_timer(when, callback, args, context)
+
+    def _set_timer(
+        self, when: float, callback: Callable[..., object], args: Sequence[object], context: Context | None
     ) -> asyncio.TimerHandle:
         if self._closed:  # type: ignore[attr-defined]
             self._refuse_closed()
@@ -163,27 +174,41 @@ class SimLoop(asyncio.BaseEventLoop):
     # -- running ---------------------------------------------------------------------------------------------
 
     def _run_once(self) -> None:
-        """Runs one turn of `BaseEventLoop.run_forever`."""
+        """Runs turns until the loop is to stop. `BaseEventLoop.run_forever` calls it for one turn at a time, which would cost as
+        much again: in most turns one callback runs."""
         runnable, timers, paused, kernel = self._runnable, self._timers, self._paused, self.kernel
-        if not runnable and not self._stopping:  # type: ignore[attr-defined]
-            self._jump_to_next_timer()
-        if timers and timers[0][0] <= self._now_s:
-            self._wake_due_timers()
-        in_kernel = True
-        for _ in range(len(runnable)):
-            handle = runnable.popleft()
-            if handle._cancelled or (paused and self._is_held(handle)):
-                continue
-            self._steps_left -= 1
-            if handle._context is not kernel:  # type: ignore[attr-defined]
-                in_kernel = False
-            handle._run()
-        if self.on_turn is not None and not in_kernel:
-            self.on_turn()
-        if self._steps_left < 0:
-            raise OutOfTimeError(
-                f"the run used up its steps at {self._now_s:.6f} s; waiting:\n{self._waiting()}"
-            )
+        while True:
+            if not runnable or (timers and timers[0][0] <= self._now_s):
+                self._wake_timers()
+            in_kernel = True
+            handle: asyncio.Handle | None
+            for _ in range(len(runnable)):
+                handle = runnable.popleft()
+                if handle._cancelled or (paused and self._is_held(handle)):
+                    continue
+                self._steps_left -= 1
+                context = handle._context  # type: ignore[attr-defined]
+                if context is not kernel:
+                    in_kernel = False
+                try:
+                    context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001  the root of a callback, as in asyncio
+                    self._callback_failed(handle, error)
+            handle = context = None
+            if self.on_turn is not None and not in_kernel:
+                self.on_turn()
+            if self._steps_left < 0:
+                raise OutOfTimeError(
+                    f"the run used up its steps at {self._now_s:.6f} s; waiting:\n{self._waiting()}"
+                )
+            if self._stopping:  # type: ignore[attr-defined]
+                return
+
+    def _callback_failed(self, handle: asyncio.Handle, error: BaseException) -> None:
+        message = f"Exception in callback {handle!r}"
+        self.call_exception_handler({"message": message, "exception": error, "handle": handle})
 
     def pause(self, owner: object) -> None:
         """Hold back every callback of `owner`, as a process that is stopped runs none; time goes on for it all the same."""
@@ -209,7 +234,28 @@ class SimLoop(asyncio.BaseEventLoop):
         """Raise the bound on steps to at least `count` from here."""
         self._steps_left = max(self._steps_left, count)
 
-    def _jump_to_next_timer(self) -> None:
+    def _wake_timers(self) -> None:
+        """Makes what is due runnable; if nothing is runnable, lets time pass until something is."""
+        runnable, timers = self._runnable, self._timers
+        if not runnable and not self._stopping:  # type: ignore[attr-defined]
+            if not timers or timers[0][3]._cancelled or self._cancelled_timers > _CANCELLED_TIMERS_KEPT:
+                self._drop_cancelled_timers()
+            self._now_s = max(self._now_s, timers[0][0])
+            if self._now_s > self._seconds_max:
+                raise OutOfTimeError(
+                    f"the run passed {self._seconds_max} s of virtual time; waiting:\n{self._waiting()}"
+                )
+        now_s = self._now_s
+        while timers and timers[0][0] <= now_s:
+            timer = heapq.heappop(timers)[3]
+            timer._scheduled = False  # type: ignore[attr-defined]
+            if timer._cancelled:
+                self._cancelled_timers -= 1
+            else:
+                runnable.append(timer)
+
+    def _drop_cancelled_timers(self) -> None:
+        """Leaves a timer that will be due as the next one. Raises DeadlockError when there is none."""
         timers = self._timers
         if self._cancelled_timers > _CANCELLED_TIMERS_KEPT and self._cancelled_timers * 2 > len(timers):
             timers[:] = [entry for entry in timers if not entry[3].cancelled()]
@@ -222,21 +268,6 @@ class SimLoop(asyncio.BaseEventLoop):
             raise DeadlockError(
                 f"nothing can ever happen after {self._now_s:.6f} s; waiting:\n{self._waiting()}"
             )
-        self._now_s = max(self._now_s, timers[0][0])
-        if self._now_s > self._seconds_max:
-            raise OutOfTimeError(
-                f"the run passed {self._seconds_max} s of virtual time; waiting:\n{self._waiting()}"
-            )
-
-    def _wake_due_timers(self) -> None:
-        timers, now_s = self._timers, self._now_s
-        while timers and timers[0][0] <= now_s:
-            timer = heapq.heappop(timers)[3]
-            timer._scheduled = False  # type: ignore[attr-defined]
-            if timer._cancelled:
-                self._cancelled_timers -= 1
-            else:
-                self._runnable.append(timer)
 
     def _waiting(self) -> str:
         return describe_tasks(list(asyncio.all_tasks(self)))
