@@ -53,7 +53,8 @@ class SpaceReserve:
             return
         file = self._disk.open(self.path, create=True)
         try:
-            while present + PORTION_BYTES <= wanted and self._grow(file, present):
+            portion = bytes(PORTION_BYTES)
+            while present + PORTION_BYTES <= wanted and self._grow(file, portion, present):
                 present += PORTION_BYTES
             file.sync()
         finally:
@@ -73,9 +74,9 @@ class SpaceReserve:
                 if error.errno not in _NO_SPACE or not self._give_way(length):
                     raise
 
-    def _grow(self, file: DiskFile, present: int) -> bool:
+    def _grow(self, file: DiskFile, portion: bytes, present: int) -> bool:
         try:
-            file.pwrite(bytes(PORTION_BYTES), present)
+            file.pwrite(portion, present)
         except OSError as error:
             if error.errno not in _NO_SPACE:
                 raise

@@ -24,7 +24,7 @@ class BrokerKeeper:
     def __init__(self, host: Host, rng: Random, settings: Mapping[str, str]) -> None:
         self._host = host
         self._rng = rng
-        self._settings = dict(settings)
+        self._config, _ = load_broker_config(dict(settings))
         self.stop = asyncio.Event()
 
     async def keep(self, lives: Sequence[Sequence[DiskFault]]) -> None:
@@ -49,8 +49,7 @@ class BrokerKeeper:
 
     async def _serve(self, life: HostLifetime) -> None:
         """One life. After a disk error the operator restarts it, cleanly or not."""
-        config, _ = load_broker_config(self._settings)
-        broker = Broker(config, life.runtime)
+        broker = Broker(self._config, life.runtime)
         await broker.start()
         patience = self._rng.randint(1, 6)
         while not self.stop.is_set() and patience:

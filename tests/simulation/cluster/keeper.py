@@ -30,7 +30,7 @@ class ClusterKeeper:
         self.host = host
         self.broker_id = broker_id
         self._rng = rng
-        self._settings = dict(settings)
+        self._config, _ = load_broker_config(dict(settings))
         self._open_broker = open_broker
         self.broker: Broker | None = None
         """Once it has started, until it ends."""
@@ -101,8 +101,7 @@ class ClusterKeeper:
             raise outcome
 
     async def _serve(self, life: HostLifetime) -> None:
-        config, _ = load_broker_config(self._settings)
-        broker = self._open_broker(config, life)
+        broker = self._open_broker(self._config, life)
         await broker.start()
         self.broker = broker
         self.up_since_s = self.host.world.loop.time()

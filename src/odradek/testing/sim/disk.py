@@ -74,7 +74,8 @@ class SimDisk:
         self.check_alive()
         if self._on_point is not None:
             self._on_point()
-            self.check_alive()
+            if self._revoked:
+                raise HostCrashed
         self.point_count += 1
         self._trace.note(operation, path, detail)
         if self.points is None and not self.faults:
@@ -398,6 +399,12 @@ class SimFile:
         self._closed = True
 
     def _enter(self, operation: str, detail: object) -> Outcome | None:
+        if self._closed or self._rests:
+            self._wake()
+        return self._disk.enter(operation, self._path, detail)
+
+    def _wake(self) -> None:
+        """Opens a file that rests. Raises OSError when it is closed."""
         self._disk.check_alive()
         self._check_open()
         if self._rests:
@@ -405,7 +412,6 @@ class SimFile:
             if not self._leads_here():
                 raise FileNotFoundError(errno.ENOENT, "the name of a resting file is gone", self._path)
             self._rests = False
-        return self._disk.enter(operation, self._path, detail)
 
     def _check_open(self) -> None:
         if self._closed:

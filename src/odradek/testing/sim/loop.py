@@ -91,8 +91,8 @@ class _TimerHandle(asyncio.TimerHandle):
     def cancel(self) -> None:
         if not self._cancelled:
             self._cancelled = True
-            self._loop._timer_handle_cancelled(self)
-            self._callback = self._args = None
+            self._loop._timer_handle_cancelled(self)  # type: ignore[attr-defined]
+            self._callback = self._args = None  # type: ignore[assignment]
 
 
 class SimLoop(asyncio.BaseEventLoop):
@@ -174,8 +174,7 @@ class SimLoop(asyncio.BaseEventLoop):
     # -- running ---------------------------------------------------------------------------------------------
 
     def _run_once(self) -> None:
-        """Runs turns until the loop is to stop. `BaseEventLoop.run_forever` calls it for one turn at a time, which would cost as
-        much again: in most turns one callback runs."""
+        """Runs turns until the loop is to stop. Most turns run one callback, and a call for each turn would cost as much."""
         runnable, timers, paused, kernel = self._runnable, self._timers, self._paused, self.kernel
         while True:
             if not runnable or (timers and timers[0][0] <= self._now_s):

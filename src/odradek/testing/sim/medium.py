@@ -18,10 +18,12 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from random import Random
 from typing import Final
 
 SECTOR_BYTES: Final = 512
+_PATHS_KEPT: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,12 +323,14 @@ class Medium:
         self.root.lose_power(rng)
 
 
-def _parts(path: str) -> list[str]:
+@lru_cache(_PATHS_KEPT)
+def _parts(path: str) -> tuple[str, ...]:
     if not path.startswith("/"):
         raise ValueError(f"paths are absolute, not {path!r}")
-    return [part for part in path.split("/") if part]
+    return tuple(part for part in path.split("/") if part)
 
 
+@lru_cache(_PATHS_KEPT)
 def split_path(path: str) -> tuple[str, str]:
     """Parent and last name."""
     parts = _parts(path)

@@ -234,12 +234,13 @@ class Network:
             wire.resume()
 
     def delay_s(self, source: NetworkNode, target: NetworkNode) -> float:
-        low, high = self.conditions.delay_s
+        conditions, random = self.conditions, self._rng.random
+        low, high = conditions.delay_s
         if source is target:
-            return low * self._rng.random()
-        delay = low + (high - low) * self._rng.random()
-        if self._rng.random() < self.conditions.spike_rate:
-            delay += self.conditions.spike_s * self._rng.random()
+            return low * random()
+        delay = low + (high - low) * random()
+        if random() < conditions.spike_rate:
+            delay += conditions.spike_s * random()
         return delay
 
     def window_bytes(self) -> int:
@@ -249,10 +250,10 @@ class Network:
         """Returns how much of the bytes to send goes into the next segment, or of the arrived bytes
         into the next read.
         """
-        draw = self._rng.random()
-        if draw < self.conditions.small_piece_rate:
-            return self._rng.randint(1, min(available, 8))
-        return self._rng.randint(1, available) if draw < 2 * self.conditions.small_piece_rate else available
+        draw, rate = self._rng.random(), self.conditions.small_piece_rate
+        if draw >= 2 * rate:
+            return available
+        return self._rng.randint(1, min(available, 8) if draw < rate else available)
 
     def loses_connection(self) -> bool:
         return self._rng.random() < self.conditions.reset_rate

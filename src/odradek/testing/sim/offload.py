@@ -193,7 +193,8 @@ class SimOffload:
         self._free_threads += 1
 
     def _draw(self, bounds: tuple[float, float]) -> float:
-        return self._rng.uniform(*bounds)
+        low, high = bounds
+        return low + (high - low) * self._rng.random()
 
     def close(self) -> None:
         """Unwind the work under way, as a dead host's, and end the threads."""

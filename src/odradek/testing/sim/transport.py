@@ -21,6 +21,8 @@ from odradek.testing.sim.failures import HostCrashed
 from odradek.testing.sim.wire import Address, NetworkNode, Packet, PacketKind, Wire, WireNetwork
 
 _DEFAULT_HIGH_BYTES: Final = 64 * 1024
+_ACK: Final = PacketKind.ACK
+_DATA: Final = PacketKind.DATA
 _RST: Final = Packet(kind=PacketKind.RST)
 _FIN: Final = Packet(kind=PacketKind.FIN)
 
@@ -166,15 +168,16 @@ class SimTransport(asyncio.Transport):
     # -- from the wire ---------------------------------------------------------------------------------------
 
     def arrived(self, packet: Packet) -> None:
+        kind = packet.kind
         if self._on_handshake is not None:
             self._on_handshake(packet)
-        elif packet.kind is PacketKind.RST:
-            self._reset_arrived()
-        elif packet.kind is PacketKind.ACK:
+        elif kind is _ACK:
             self._acknowledged(packet.acknowledged)
+        elif kind is PacketKind.RST:
+            self._reset_arrived()
         elif not self._socket_open:
             self.wire.send(_RST)
-        elif packet.kind is PacketKind.FIN:
+        elif kind is PacketKind.FIN:
             self._fin_received = True
             self._schedule_read()
         else:
@@ -212,8 +215,9 @@ class SimTransport(asyncio.Transport):
     # -- reading ---------------------------------------------------------------------------------------------
 
     def _schedule_read(self) -> None:
-        has_news = self._received or (self._fin_received and not self._eof_delivered)
-        if has_news and self._reading and not self._closing and not self._read_scheduled and self._protocol:
+        if self._read_scheduled or not self._reading or self._closing or self._protocol is None:
+            return
+        if self._received or (self._fin_received and not self._eof_delivered):
             self._read_scheduled = True
             self._call(self._read_ready)
 
@@ -243,9 +247,14 @@ class SimTransport(asyncio.Transport):
             protocol.data_received(self._consume(count))
 
     def _consume(self, count: int) -> bytes:
-        taken = bytes(self._received[:count])
-        del self._received[:count]
-        self.wire.send(Packet(kind=PacketKind.ACK, acknowledged=count))
+        received = self._received
+        if count == len(received):
+            taken = bytes(received)
+            received.clear()
+        else:
+            taken = bytes(received[:count])
+            del received[:count]
+        self.wire.send(Packet(_ACK, b"", count))
         return taken
 
     def _deliver_eof(self) -> None:
@@ -286,7 +295,7 @@ class SimTransport(asyncio.Transport):
         self.writelines((data,))
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        views = [memoryview(data).cast("B") for data in list_of_data]
+        views = [view for data in list_of_data if (view := memoryview(data).cast("B"))]
         if self._eof_requested:
             raise RuntimeError("Cannot call write() after write_eof()")
         if self._lost:
@@ -294,8 +303,8 @@ class SimTransport(asyncio.Transport):
         if self._reset_unseen:
             self._reset_seen()
             return
-        self._unsent.extend(view for view in views if view)
-        self._unsent_bytes += sum(len(view) for view in views)
+        self._unsent.extend(views)
+        self._unsent_bytes += sum(map(len, views))
         self._send_what_fits()
         if self._unsent_bytes > self._high_bytes and not self._protocol_paused:
             self._protocol_paused = True
@@ -312,7 +321,7 @@ class SimTransport(asyncio.Transport):
             if self._network.loses_connection():
                 self._network.reset_connection(self)
                 return
-            self.wire.send(Packet(kind=PacketKind.DATA, data=bytes(head[:count])))
+            self.wire.send(Packet(_DATA, bytes(head[:count])))
             self._unacknowledged_bytes += count
             self._unsent_bytes -= count
             if count == len(head):

@@ -116,13 +116,16 @@ class Wire:
         self._stalled = False
 
     def send(self, packet: Packet) -> None:
-        now_s = self._network.loop.time()
-        delay_s = self._network.delay_s(self.source.machine, self.target.machine)
-        self._last_arrival_s = max(self._last_arrival_s, now_s + delay_s)
-        self._arrivals.append((self._last_arrival_s, packet))
+        network = self._network
+        arrival_s = network.loop.time() + network.delay_s(self.source.machine, self.target.machine)
+        if arrival_s < self._last_arrival_s:
+            arrival_s = self._last_arrival_s
+        self._last_arrival_s = arrival_s
+        self._arrivals.append((arrival_s, packet))
         if self._stalled:
             self._lose_patience()
-        self._expect_next()
+        elif self._timer is None:
+            self._expect_next()
 
     def cut(self, kept: int) -> None:
         """Drops all but the first `kept` packets: the sender lost power before it could send the others."""
@@ -138,14 +141,15 @@ class Wire:
 
     def _arrive(self) -> None:
         self._timer = None
+        network = self._network
         if not self._arrivals:
             return
-        if not self._network.can_pass(self.source.machine, self.target.machine):
+        if not network.can_pass(self.source.machine, self.target.machine):
             self._stall()
             return
         _, packet = self._arrivals.popleft()
         data = packet.data
-        self._network.trace.note("packet", self._name, packet.kind._value_, len(data), crc32(data))
+        network.trace.note("packet", self._name, packet.kind._value_, len(data), crc32(data))
         self.target.arrived(packet)
         self._expect_next()
 
