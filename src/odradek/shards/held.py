@@ -16,51 +16,47 @@ from odradek.shards.outcome import DeferredReply, Outcome, Ticket
 R = TypeVar("R")
 
 
-class WaitingRequests:
-    """The waiter for the answer to a ticket."""
+class WaitingTicket(Ticket[R]):
+    """The ticket of a request that waits, with its waiter: no table of waiters is searched for each answer."""
 
-    __slots__ = ("_answers",)
+    __slots__ = ("response",)
 
     def __init__(self) -> None:
-        self._answers: dict[Ticket[object], PromptFuture[Any]] = {}
-
-    def wait(self, ticket: Ticket[R]) -> PromptFuture[R]:
+        self.response: Final[PromptFuture[R]] = PromptFuture()
         """Resolves to the response, or raises the KafkaError that took the coordinator away."""
-        future: PromptFuture[R] = PromptFuture()
-        self._answers[ticket] = future
-        future.add_done_callback(lambda _: self._answers.pop(ticket, None))
-        return future
 
-    def answer(self, reply: DeferredReply[object]) -> None:
-        future = self._answers.get(reply.ticket)
-        if future is not None and not future.done():
-            future.set_result(reply.response)
 
-    def refuse(self, ticket: Ticket[object], error: KafkaError) -> None:
-        future = self._answers.get(ticket)
-        if future is not None and not future.done():
-            future.set_exception(error)
+def answer_request(reply: DeferredReply[object]) -> None:
+    """Answers the request, unless its waiter has gone."""
+    if isinstance(reply.ticket, WaitingTicket) and not reply.ticket.response.done():
+        reply.ticket.response.set_result(reply.response)
+
+
+def refuse_request(ticket: Ticket[object], error: KafkaError) -> None:
+    if isinstance(ticket, WaitingTicket) and not ticket.response.done():
+        ticket.response.set_exception(error)
 
 
 class HeldOutcome(NamedTuple):
-    """An outcome, the future of its reply, and the waiters for its answers."""
+    """An outcome whose answers, and whose reply if someone waits for it, leave later."""
 
     outcome: Outcome[object]
-    released: PromptFuture[Any]
-    requests: WaitingRequests
+    waiting: PromptFuture[Any]
+    """The waiter for the reply; in a deferred operation the one for its own ticket's response, which may be still later."""
+    is_deferred: bool = False
 
     def release(self) -> None:
         for reply in self.outcome.answers:
-            self.requests.answer(reply)
-        if not self.released.done():
-            self.released.set_result(self.outcome.reply)
+            answer_request(reply)
+        if not self.is_deferred and not self.waiting.done():
+            self.waiting.set_result(self.outcome.reply)
 
     def refuse(self, reason: KafkaError) -> None:
         error = unavailable(reason)
         for reply in self.outcome.answers:
-            self.requests.refuse(reply.ticket, error)
-        if not self.released.done():
-            self.released.set_exception(error)
+            refuse_request(reply.ticket, error)
+        if not self.waiting.done():
+            self.waiting.set_exception(error)
 
 
 def release_when(

@@ -27,7 +27,7 @@ from odradek.records import (
 )
 from odradek.runtime.ports import Clock
 from odradek.runtime.prompt import PromptFuture
-from odradek.shards.held import HeldOutcome, WaitingRequests, release_when, unavailable
+from odradek.shards.held import HeldOutcome, WaitingTicket, refuse_request, release_when, unavailable
 from odradek.shards.log import ShardLog
 from odradek.shards.machine import ShardMachine, StoredRecord
 from odradek.shards.outcome import BatchProducer, Moment, NewRecord, Outcome, Ticket
@@ -72,7 +72,6 @@ class Shard(Generic[M]):
         self._clock = clock
         self._patience_seconds = patience_seconds
         self._machine = make_machine()
-        self._requests = WaitingRequests()
         self.state = ShardState.LOADING
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -104,39 +103,29 @@ class Shard(Generic[M]):
         RECORD_LIST_TOO_LARGE
         when the records are larger than `batch_bytes_max`: an operation that changes soft state checks that first.
         """
-        if (
-            self._turn is None or self.state is not ShardState.ACTIVE
-        ):  # a turn begins with an operation that was checked
-            self._check_active()
+        outcome = self._decided(operation)
+        released: PromptFuture[T] = PromptFuture()
+        self._hold(HeldOutcome(outcome, released))
+        return released
+
+    def execute_deferred(self, operation: Callable[[M, Moment, Ticket[R]], Outcome[None]]) -> PromptFuture[R]:
+        """Runs an operation whose response comes with its outcome, or that of a later one, for the ticket that it is given.
+        Raises as `execute`; the response raises what refuses the outcome, and what ends the machine that keeps the ticket."""
+        ticket: WaitingTicket[R] = WaitingTicket()
+        outcome = self._decided(lambda machine, now: operation(machine, now, ticket))
+        self._hold(HeldOutcome(outcome, ticket.response, is_deferred=True))
+        return ticket.response
+
+    def _decided(self, operation: Operation[M, T]) -> Outcome[T]:
+        """Returns the outcome, whose records are written, though perhaps not durable."""
+        if self._turn is None or self.state is not ShardState.ACTIVE:
+            self._check_active()  # a turn begins with an operation that was checked
         now = self._now()
         outcome = operation(self._machine, now)
         if outcome.records:
             self._write(outcome, now)
         self._arm()
-        return self._released(outcome)
-
-    def execute_deferred(self, operation: Callable[[M, Moment, Ticket[R]], Outcome[None]]) -> PromptFuture[R]:
-        """Runs an operation whose response comes with its outcome, or that of a later one, for the ticket that it is given.
-        Raises as `execute`."""
-        ticket: Ticket[R] = Ticket()
-        response = self.answer_to(ticket)
-
-        def refuse(done: PromptFuture[None]) -> None:
-            if not response.done() and not done.cancelled() and (error := done.exception()) is not None:
-                response.set_exception(error)
-
-        try:
-            released = self.execute(lambda machine, now: operation(machine, now, ticket))
-        except BaseException:
-            response.cancel()  # or it would be kept
-            raise
-        released.add_done_callback(refuse)
-        return response
-
-    def answer_to(self, ticket: Ticket[R]) -> PromptFuture[R]:
-        """Returns the response that an outcome has, or will have, for the ticket. Raises what refuses the outcome, and what
-        ends the machine that keeps the ticket."""
-        return self._requests.wait(ticket)
+        return outcome
 
     async def append_marker(
         self,
@@ -162,7 +151,9 @@ class Shard(Generic[M]):
         )
         self._machine.replay_marker(producer_id, producer_epoch, is_commit=is_commit)
         self._arm()
-        await self._released(Outcome(None))
+        released: PromptFuture[None] = PromptFuture()
+        self._hold(HeldOutcome(Outcome(None), released))
+        await released
 
     def close(self) -> None:
         """Others coordinate from now on: waiters get the error that makes them look for the others. Idempotent."""
@@ -290,25 +281,22 @@ class Shard(Generic[M]):
         """Begins again without soft state, which is ahead of the log, and refuses the requests that waited for answers."""
         self._restart(reason)
         for reply in outcome.answers:
-            self._requests.refuse(reply.ticket, unavailable(reason))
+            refuse_request(reply.ticket, unavailable(reason))
 
-    def _released(self, outcome: Outcome[T]) -> PromptFuture[T]:
-        """Returns reply and answers, once everything that they may show is durable."""
-        released: PromptFuture[T] = PromptFuture()
-        held_outcome = HeldOutcome(outcome, released, self._requests)
+    def _hold(self, held_outcome: HeldOutcome) -> None:
+        """Releases reply and answers, once everything that they may show is durable."""
         if self._turn is not None:
             self._turn.waiting.append(held_outcome)
-            return released
+            return
         try:
             committed = self._shard_log.committed(self._last_offset) if self._last_offset >= 0 else None
         except KafkaError as error:
             held_outcome.refuse(error)
-            return released
+            return
         if committed is None:
             held_outcome.release()
         else:
             self._release_when(committed, [held_outcome])
-        return released
 
     # -- time
 
@@ -360,7 +348,7 @@ class Shard(Generic[M]):
             self._restart(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._name}: {error!r}"))
             return
         self._arm()
-        self._released(outcome)
+        self._hold(HeldOutcome(outcome, PromptFuture()))
 
     def _arm_again(self, seconds: float) -> None:
         if self.state is ShardState.ACTIVE:
@@ -386,7 +374,7 @@ class Shard(Generic[M]):
         waiting = self._machine.resigned()
         self._machine = self._make_machine()
         for ticket in waiting:
-            self._requests.refuse(ticket, error)
+            refuse_request(ticket, error)
 
     async def _load(self, *, delay_seconds: float) -> None:
         """Replays the log into the machine; errors are reported, and it is tried again."""
