@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from enum import Enum
-from typing import Final, Generic, TypeVar, cast
+from typing import Final, Generic, Protocol, TypeVar, cast
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -29,14 +29,22 @@ _FAILED: Final = _State.FAILED
 _CANCELLED: Final = _State.CANCELLED
 
 
+class CancellableSource(Protocol):
+    """Work that a future's result comes from, and that ends with it."""
+
+    def cancel(self) -> object: ...
+
+
 class PromptFuture(Awaitable[T], Generic[T]):
     """A result that comes later. It has the methods of `asyncio.Future` that callbacks need, and can be awaited. Used on the
     event loop only. An exception that no one retrieves is not reported."""
 
-    __slots__ = ("_callbacks", "_state", "_value")
+    __slots__ = ("_callbacks", "_source", "_state", "_value")
 
-    def __init__(self) -> None:
+    def __init__(self, source: CancellableSource | None = None) -> None:
+        """`source` is cancelled if this future is."""
         self._state = _PENDING
+        self._source = source
         # stored-error: for callbacks, and raised by `result` without this frame
         self._value: T | BaseException | None = None
         self._callbacks: list[Callable[[PromptFuture[T]], object]] | None = None
@@ -99,7 +107,7 @@ class PromptFuture(Awaitable[T], Generic[T]):
     def map(self, convert: Callable[[PromptFuture[T]], U]) -> PromptFuture[U]:
         """Returns a future of `convert(self)`, which is called once this one has a result or an exception. If it raises, that
         is the outcome. A cancellation of either cancels the other."""
-        target: PromptFuture[U] = PromptFuture()
+        target: PromptFuture[U] = PromptFuture(self)
 
         def settle(_: object) -> None:
             if target.done():
@@ -114,13 +122,7 @@ class PromptFuture(Awaitable[T], Generic[T]):
                 return
             target.set_result(converted)
 
-        def cancel(_: object) -> None:
-            if target.cancelled():
-                self.cancel()
-
         self.add_done_callback(settle)
-        if not target.done():
-            target.add_done_callback(cancel)
         return target
 
     def as_future(self) -> asyncio.Future[T]:
@@ -150,6 +152,9 @@ class PromptFuture(Awaitable[T], Generic[T]):
             raise asyncio.InvalidStateError(self._state.value)
         self._state, self._value = state, value
         callbacks, self._callbacks = self._callbacks, None
+        source, self._source = self._source, None
+        if state is _CANCELLED and source is not None:
+            source.cancel()
         if callbacks is None:
             return
         for callback in callbacks:

@@ -442,7 +442,7 @@ def _encoded_later(
     source: asyncio.Future[object] | PromptFuture[object], encode: Callable[[object], Chunks | HeldReply]
 ) -> PromptFuture[Chunks | None]:
     """Returns the bytes of what `source` will hold; cancelling them cancels `source`, started or not."""
-    target: PromptFuture[Chunks | None] = PromptFuture()
+    target: PromptFuture[Chunks | None] = PromptFuture(source)
 
     def settle(done: asyncio.Future[object] | PromptFuture[object]) -> None:
         if target.done():
@@ -462,12 +462,7 @@ def _encoded_later(
             else:
                 target.set_result(chunks)
 
-    def cancel(done: PromptFuture[Chunks | None]) -> None:
-        if done.cancelled():
-            source.cancel()
-
     source.add_done_callback(settle)
-    target.add_done_callback(cancel)
     return target
 
 
