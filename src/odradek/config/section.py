@@ -135,6 +135,8 @@ class Section:
         raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
     def __eq__(self, other: object) -> bool:
+        if other is self:
+            return True
         if other.__class__ is not self.__class__:
             return NotImplemented
         return all(getattr(self, row.name) == getattr(other, row.name) for row in self.field_table)

@@ -49,6 +49,9 @@ _MADE_AT_ONCE: Final = 64
 """More than `_AT_ONCE`: lanes that create logs share their syncs."""
 
 
+_TOPIC_CONFIGS_MAX: Final = 1000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryState:
     """One data directory, for DescribeLogDirs; -1 bytes when its space cannot be read."""
@@ -103,7 +106,10 @@ class ReplicaManager:
         """Partitions that end a move and cannot be used meanwhile, with the directories that they leave."""
         self._queued: dict[TopicPartition, None] = {}
         """Lanes with a step that did not begin, and that will look at the newest image."""
-        self._topic_config: tuple[TopicImage, BrokerConfig, LogConfig] | None = None
+        self._topic_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
+        """The settings of topics, by what they set themselves: topics that set the same share them."""
+        self._topic_configs_of: BrokerConfig | None = None
+        """The broker's settings, of which `_topic_configs` are."""
         """The last result of `_config_of`: a topic's partitions come in a row."""
         self._applied: dict[UUID, TopicImage] = {}
         self._decided: Mapping[str, TopicImage] = {}
@@ -281,7 +287,7 @@ class ReplicaManager:
                 continue
             self._applied[topic_id] = topic
             if old is not None and old.configs != topic.configs:
-                self._reconfigure_topic(topic, config)
+                self._reconfigure_topic(topic)
             for index in range(len(topic.partitions)):
                 if (
                     first
@@ -351,11 +357,13 @@ class ReplicaManager:
     def _config_of(self, topic: TopicImage) -> LogConfig:
         """Returns a topic's settings, as they are now."""
         assert self._config is not None, "there is no image without settings"
-        known = self._topic_config
-        if known is not None and known[0] is topic and known[1] is self._config:
-            return known[2]
-        config = topic_config(topic.configs, self._config)
-        self._topic_config = topic, self._config, config
+        if self._topic_configs_of is not self._config or len(self._topic_configs) >= _TOPIC_CONFIGS_MAX:
+            self._topic_configs.clear()
+            self._topic_configs_of = self._config
+        own = frozenset(topic.configs.items())
+        config = self._topic_configs.get(own)
+        if config is None:
+            config = self._topic_configs[own] = topic_config(topic.configs, self._config)
         return config
 
     def _assume(self, partition: Partition, state: PartitionImage) -> None:
@@ -370,10 +378,10 @@ class ReplicaManager:
         self._config = config
         self.directories.producer_expiration_ms = config.storage.producer_id_expiration_ms
         for topic in image.topics.values():
-            self._reconfigure_topic(topic, config)
+            self._reconfigure_topic(topic)
 
-    def _reconfigure_topic(self, topic: TopicImage, config: BrokerConfig) -> None:
-        log_config = topic_config(topic.configs, config)
+    def _reconfigure_topic(self, topic: TopicImage) -> None:
+        log_config = self._config_of(topic)
         for index in range(len(topic.partitions)):
             partition = self._registry.open_by_id(topic.topic_id, index)
             if partition is not None:
