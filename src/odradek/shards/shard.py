@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import (
@@ -105,7 +105,7 @@ class Shard(Generic[M]):
         """
         outcome = self._decided(operation)
         released: PromptFuture[T] = PromptFuture()
-        self._hold(HeldOutcome(outcome, released))
+        self._hold(outcome, released)
         return released
 
     def execute_deferred(self, operation: Callable[[M, Moment, Ticket[R]], Outcome[None]]) -> PromptFuture[R]:
@@ -113,7 +113,7 @@ class Shard(Generic[M]):
         Raises as `execute`; the response raises what refuses the outcome, and what ends the machine that keeps the ticket."""
         ticket: WaitingTicket[R] = WaitingTicket()
         outcome = self._decided(lambda machine, now: operation(machine, now, ticket))
-        self._hold(HeldOutcome(outcome, ticket.response, is_deferred=True))
+        self._hold(outcome, ticket.response, is_deferred=True)
         return ticket.response
 
     def _decided(self, operation: Operation[M, T]) -> Outcome[T]:
@@ -152,7 +152,7 @@ class Shard(Generic[M]):
         self._machine.replay_marker(producer_id, producer_epoch, is_commit=is_commit)
         self._arm()
         released: PromptFuture[None] = PromptFuture()
-        self._hold(HeldOutcome(Outcome(None), released))
+        self._hold(Outcome(None), released)
         await released
 
     def close(self) -> None:
@@ -283,8 +283,11 @@ class Shard(Generic[M]):
         for reply in outcome.answers:
             refuse_request(reply.ticket, unavailable(reason))
 
-    def _hold(self, held_outcome: HeldOutcome) -> None:
+    def _hold(
+        self, outcome: Outcome[object], waiting: PromptFuture[Any], *, is_deferred: bool = False
+    ) -> None:
         """Releases reply and answers, once everything that they may show is durable."""
+        held_outcome = HeldOutcome(outcome, waiting, is_deferred)
         if self._turn is not None:
             self._turn.waiting.append(held_outcome)
             return
@@ -348,7 +351,7 @@ class Shard(Generic[M]):
             self._restart(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._name}: {error!r}"))
             return
         self._arm()
-        self._hold(HeldOutcome(outcome, PromptFuture()))
+        self._hold(outcome, PromptFuture())
 
     def _arm_again(self, seconds: float) -> None:
         if self.state is ShardState.ACTIVE:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -209,6 +209,17 @@ class HeldResponse:
     response: Awaitable[Message | None]
 
 
+class LaterResponse(NamedTuple):
+    """A response that is made of what comes later, an exception included. No future of the response itself is made: a rebalance
+    brings requests of all members of a group at once."""
+
+    source: PromptFuture[Any]
+    make: Callable[[PromptFuture[Any]], Message]
+
+    def __await__(self) -> Generator[object, None, Message]:
+        return self.source.map(self.make).__await__()
+
+
 ShortWay = Callable[
     [BrokerContext, Connection, RequestHeader, memoryview, int, Callable[[Message], Chunks]],
     Chunks | PromptFuture[Chunks | None] | None,
@@ -222,7 +233,10 @@ class ApiHandler:
     """An API of this broker: `handle` returns the response, a promise of it, or None for no response (acks=0)."""
 
     api_key: int
-    handle: Callable[[BrokerContext, RequestContext, Any], Message | Awaitable[Message] | HeldResponse | None]
+    handle: Callable[
+        [BrokerContext, RequestContext, Any],
+        Message | Awaitable[Message] | LaterResponse | HeldResponse | None,
+    ]
     is_quick: bool = False
     """Whether `handle` is a coroutine that most often ends without waiting, and waits for nothing but its turns (`Turn`) before
     it waits for anything else: its first step is made outside a task, so it must not ask for the current one. Later requests of

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from odradek.broker.cluster.forwarded_apis import CHANGES, FORWARDED, is_local
 from odradek.broker.requests.context import (
     ApiHandler,
     BrokerContext,
     HeldResponse,
+    LaterResponse,
     RequestContext,
     ShortWay,
 )
@@ -275,6 +276,10 @@ class Dispatcher:
             response = served.handle(self._broker, context, request)
         if response is None:
             return None
+        if isinstance(response, LaterResponse):
+            return _encoded_later(
+                response.source, partial(self._encoded, connection, header, charge), response.make
+            )
         if isinstance(response, _FUTURES):
             encode = partial(self._encoded, connection, header, charge)
             later = _encoded_later(response, encode)
@@ -439,21 +444,24 @@ async def _set(event: asyncio.Event) -> None:
 
 
 def _encoded_later(
-    source: asyncio.Future[object] | PromptFuture[object], encode: Callable[[object], Chunks | HeldReply]
+    source: asyncio.Future[Any] | PromptFuture[Any],
+    encode: Callable[[Any], Chunks | HeldReply],
+    make: Callable[[Any], Message] | None = None,
 ) -> PromptFuture[Chunks | None]:
-    """Returns the bytes of what `source` will hold; cancelling them cancels `source`, started or not."""
+    """Returns the bytes of what `source` will hold, or of what `make` makes of it; cancelling them cancels `source`, started or
+    not."""
     target: PromptFuture[Chunks | None] = PromptFuture(source)
 
-    def settle(done: asyncio.Future[object] | PromptFuture[object]) -> None:
+    def settle(done: asyncio.Future[Any] | PromptFuture[Any]) -> None:
         if target.done():
             return
         if done.cancelled():
             target.cancel()
-        elif (error := done.exception()) is not None:
+        elif make is None and (error := done.exception()) is not None:
             target.set_exception(error)
         else:
             try:
-                chunks = encode(done.result())
+                chunks = encode(done.result() if make is None else make(done))
             except Exception as unfit:  # noqa: BLE001 - a connection waits for this: it must learn of any end
                 target.set_exception(unfit)
                 return

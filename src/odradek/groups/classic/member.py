@@ -60,7 +60,7 @@ def topics_of(metadata: Iterable[bytes]) -> frozenset[str] | None:
     """
     topics: set[str] = set()
     try:
-        for data in metadata:
+        for data in set(metadata):  # most members of a large group say the same
             subscription, _ = decode(ConsumerProtocolSubscription, 0, data, _VERSION_BYTES)
             topics.update(subscription.topics)
     except MalformedMessage:

@@ -29,9 +29,8 @@ class GroupKind(Enum):
     STREAMS = "streams"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """The sender of a request, as far as groups need it."""
+class Caller(NamedTuple):
+    """The sender of a request, as far as groups need it. A named tuple, because each request has one."""
 
     client_id: str
     client_host: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, LaterResponse, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.runtime.prompt import PromptFuture
@@ -10,9 +10,9 @@ from odradek.runtime.prompt import PromptFuture
 
 def handle(
     broker: BrokerContext, context: RequestContext, request: HeartbeatRequest
-) -> HeartbeatResponse | PromptFuture[HeartbeatResponse]:
+) -> HeartbeatResponse | LaterResponse:
     try:
-        return broker.groups.heartbeat(request).map(_answer)
+        return LaterResponse(broker.groups.heartbeat(request), _answer)
     except KafkaError as error:
         return _refusal(error)
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from odradek.broker.handlers.group_requests import caller
-from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, LaterResponse, RequestContext
 from odradek.model.errors import KafkaError
 from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupResponse
 from odradek.runtime.prompt import PromptFuture
@@ -17,13 +17,13 @@ _SINCE_NULL_PROTOCOL: Final = 7
 
 def handle(
     broker: BrokerContext, context: RequestContext, request: JoinGroupRequest
-) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
+) -> JoinGroupResponse | LaterResponse | Awaitable[JoinGroupResponse]:
     try:
         response = broker.groups.join(request, caller(context))
     except KafkaError as error:
         return _refusal(context, request, error)
-    if isinstance(response, PromptFuture):  # no task: a rebalance brings requests of all members at once
-        return response.map(partial(_answer, context, request))
+    if isinstance(response, PromptFuture):
+        return LaterResponse(response, partial(_answer, context, request))
     return _later(context, request, response)
 
 
