@@ -8,7 +8,6 @@ of groups, the offsets and the deadlines; a kind owns its members, its records a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from uuid import UUID
