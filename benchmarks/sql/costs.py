@@ -58,13 +58,17 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=300.0)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--awake", type=int, help="odradek.sql.awake.queries; the server's own without it")
+    parser.add_argument("--tasks", type=int, default=0, help="odradek.sql.tasks; 0: one for each core")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     figures: dict[str, float] = {"load": os.getloadavg()[0]}
     with (
         OdradekNode(settings={"log.cleaner.enable": "false"}) as node,
         tempfile.TemporaryDirectory(prefix="odradek-sql-costs-") as directory,
-        serving(node.bootstrap, directory, awake_count=given.awake) as (client, server),
+        serving(node.bootstrap, directory, awake_count=given.awake, task_count=given.tasks) as (
+            client,
+            server,
+        ),
     ):
         figures["at_rest_mb"] = _memory_mb(server)
         if given.rows:
@@ -81,6 +85,7 @@ def main() -> None:
             "rows": given.rows,
             "clients": given.clients,
             "rate": given.rate,
+            "tasks": given.tasks,
             "cpus": os.cpu_count(),
             "python": sys.version.split()[0],
         }
@@ -89,9 +94,10 @@ def main() -> None:
 
 @contextmanager
 def serving(
-    servers: str, directory: str, *, awake_count: int | None = None
+    servers: str, directory: str, *, awake_count: int | None = None, task_count: int = 0
 ) -> Iterator[tuple[RestClient, psutil.Process]]:
     words = ["sql", "serve", "--listen", "127.0.0.1:0", "--bootstrap", servers, "--data", directory]
+    words += ["--set", f"odradek.sql.tasks={task_count}"] if task_count else []
     words += [] if awake_count is None else ["--set", f"odradek.sql.awake.queries={awake_count}"]
     log_file = Path(directory) / "server.log"
     with RunningCommand(*words, log_file=log_file, environment=serve_environment()) as server:

@@ -293,6 +293,7 @@ def serve(
                 awake_count_max=given.number("odradek.sql.awake.queries"),
                 idle_s=given.number("odradek.sql.sleep.after.ms") / 1000,
             ),
+            task_count=given.number("odradek.sql.tasks"),
             processing_log=processing_log.ProcessingLogTerms.of(given),
             archive_endpoints=frozenset(filter(None, given.words("odradek.sql.archive.endpoints"))),
             metrics=metrics_terms(),

@@ -133,9 +133,14 @@ class SqlEngine:
         clock: Clock | None = None,
         *,
         measures: bool = False,
+        task_count: int = 0,
     ) -> None:
-        """`changed`: of a persistent query whose state is another one now. `measures`: the engine reports `figures`."""
+        """`changed`: of a persistent query whose state is another one now. `measures`: the engine reports `figures`.
+
+        `task_count`: the tasks of Spark that run at the same time; 0: one for each core.
+        """
         self._measures = measures
+        self._task_count = task_count
         self.figures = SessionFigures()
         """The engine's last report of its queries."""
         self._clock = clock or SystemClock()
@@ -324,6 +329,7 @@ class SqlEngine:
                 "-m",
                 "odradek.sql.queries.engine_process",
                 str(theirs.fileno()),
+                str(self._task_count),
                 pass_fds=[theirs.fileno()],
                 stdin=asyncio.subprocess.DEVNULL,
                 env={"MALLOC_ARENA_MAX": "2", **os.environ, "PYTHONUNBUFFERED": "1"},

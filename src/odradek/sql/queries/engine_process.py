@@ -1,4 +1,4 @@
-"""The process that runs queries: one JVM, one Spark session. `python -m odradek.sql.queries.engine_process DESCRIPTOR`.
+"""The process that runs queries: one JVM, one Spark session. `python -m odradek.sql.queries.engine_process DESCRIPTOR TASKS`.
 
 It is started with the first query that needs Spark. It knows nothing by itself: the server says what runs. When the server is
 gone it ends; when its JVM is gone it ends, too, and the server starts another one and says again what runs.
@@ -366,12 +366,12 @@ def _line(error: Exception) -> str:
     return failure_line.failure_line(str(error))
 
 
-def main(descriptor: int) -> None:
+def main(descriptor: int, task_count: int) -> None:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_SUBMIT_ARGS", "--conf spark.ui.showConsoleProgress=false pyspark-shell")
     channel = EngineChannel(socket.socket(fileno=descriptor))
     scratch = EngineScratch()
-    core = EngineCore(channel, scratch, EngineSessions(scratch))
+    core = EngineCore(channel, scratch, EngineSessions(scratch, task_count))
     ended = threading.Event()
     threading.Thread(target=core.watch, args=[ended], name="odradek-sql-watch", daemon=True).start()
     core.begin()  # while what queries need is imported here
@@ -390,4 +390,4 @@ def main(descriptor: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), int(sys.argv[2]))

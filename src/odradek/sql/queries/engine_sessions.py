@@ -76,10 +76,17 @@ _PLAN_TEXTS: Final = "org.apache.spark.sql.catalyst.util.StringUtils"
 """It warns four times in each batch that a plan's text is cut to `maxPlanStringLength`."""
 
 
+def session_settings(task_count: int) -> dict[str, str]:
+    """Returns the settings of the engine's sessions. `task_count`: the tasks that run side by side; 0: one for each core."""
+    return {**_SETTINGS, **({"spark.master": f"local[{task_count}]"} if task_count else {})}
+
+
 class EngineSessions:
     """A thread changes settings and functions of its session while it starts a query, and disturbs no other start."""
 
-    def __init__(self, scratch: EngineScratch) -> None:
+    def __init__(self, scratch: EngineScratch, task_count: int = 0) -> None:
+        """`task_count`: as in `session_settings`."""
+        self._settings: Final = session_settings(task_count)
         self._scratch: Final = scratch
         self._lock: Final = threading.Lock()
         self._of_thread: Final = threading.local()
@@ -139,7 +146,7 @@ class EngineSessions:
             except OSError as error:  # such as TMPDIR, whose path is too long for a socket
                 _log.warning("sql_planners_not_shared", reason=str(error))
         os.environ.setdefault(DIRECTORIES, str(self._scratch.directory("spark")))
-        spark = spark_sessions.session_with_state("odradek-sql", None, 1, _SETTINGS)
+        spark = spark_sessions.session_with_state("odradek-sql", None, 1, self._settings)
         spark_sessions.keep_triggers_quiet(spark)
         spark_sessions.set_log_levels(spark, {_PLAN_TEXTS: "ERROR"})
         return spark

@@ -7,7 +7,7 @@ from enum import Flag, StrEnum, auto
 from functools import partial
 from typing import Final
 
-from odradek.config.definition import Bounds, Setting, SettingType, at_least
+from odradek.config.definition import Bounds, Setting, SettingType, at_least, between
 from odradek.config.options import OptionTable
 from odradek.dead_letters.processing_log import (
     ROWS_INCLUDE,
@@ -115,6 +115,13 @@ SERVER_SETTINGS: Final = OptionTable(
             valid=at_least(0),
             default=round(SleepTerms().idle_s * 1000),
             meaning="others sleep after this time without records",
+        ),
+        _setting(
+            key="odradek.sql.tasks",
+            type=SettingType.INT,
+            valid=between(0, 1_000),
+            default=0,
+            meaning="the tasks that run at the same time; 0: one for each core",
         ),
         _setting(
             key="odradek.sql.snapshot.commands",

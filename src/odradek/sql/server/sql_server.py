@@ -66,6 +66,8 @@ class ServerTerms:
     schema_registry: SchemaRegistryTerms | None = None
     python_functions: bool = False
     sleep: SleepTerms = field(default_factory=SleepTerms)
+    task_count: int = 0
+    """The tasks of Spark that run at the same time; 0: one for each core."""
     processing_log: ProcessingLogTerms | None = None
     """The terms of the processing log; None: records that cannot be read are in the server's log only."""
     commands_between_snapshots: int = 500
@@ -94,6 +96,7 @@ class ServerTerms:
             "odradek.sql.archive.endpoints": ",".join(sorted(self.archive_endpoints)),
             "odradek.sql.awake.queries": str(self.sleep.awake_count_max),
             "odradek.sql.sleep.after.ms": str(round(self.sleep.idle_s * 1000)),
+            "odradek.sql.tasks": str(self.task_count),
             "odradek.sql.snapshot.commands": str(self.commands_between_snapshots),
         }
 
@@ -120,7 +123,10 @@ class SqlServer:
         self._checkpoints = QueryCheckpoints(terms.directory / terms.service_id)
         self._removal = CheckpointRemoval(self._checkpoints)
         self.engine: Final = SqlEngine(
-            self._removal.query_changed, terms.sleep, measures=terms.metrics is not None
+            self._removal.query_changed,
+            terms.sleep,
+            measures=terms.metrics is not None,
+            task_count=terms.task_count,
         )
         self._sleep_watch = SleepWatch(terms.servers, settings, self.engine.sleeping, self.engine.wake)
         self.topics: Final = SourceTopics(terms.servers, settings)
