@@ -11,6 +11,7 @@ from tests.kit.waiting import until
 from odradek.runtime.real_loop_watch import IDLE_PAUSE_S, LoopStall, LoopStallCounts, LoopWatch
 from odradek.runtime.real_thread_stack import ThreadStack
 
+pytestmark = pytest.mark.usefixtures("few_threads")
 LIMIT_S = 0.05
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from odradek.runtime.real_thread_stack import CoreWait, ThreadStack, stack_of
 
+pytestmark = pytest.mark.usefixtures("few_threads")
 FRAMES_MAX = 12
 THIS_FILE = "test_thread_stack.py"
 
