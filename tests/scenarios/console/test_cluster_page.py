@@ -1,4 +1,4 @@
-"""The page of the cluster shows how far moves are while one of their brokers is dead, as in the drain of a dead broker."""
+"""What pages say of a cluster that answers in part: a dead broker among those of a move, directories that do not come."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 from tests.interop.console.scripted_cluster import COPIED, RECEIVER, ScriptedCluster, topic_name
 from tests.kit.waiting import until
 from tests.scenarios.console.conftest import HOSTS, browser_of
+from tests.unit.client.conftest import SILENCE
 
 from odradek.console.web.console import ANONYMOUS, ConsoleOptions
 from odradek.model.ids import TopicPartition
@@ -28,3 +29,16 @@ async def test_moves_show_what_was_copied_and_ask_no_dead_broker(caplog: pytest.
         }
     await cluster.stop()
     assert f"broker {DEAD} is not in the cluster" not in caplog.text
+
+
+async def test_not_everything_is_in_order_while_a_part_is_not_read_yet() -> None:
+    cluster = ScriptedCluster(TOPICS)
+    cluster.broker.on["DescribeLogDirs"] = lambda _: SILENCE
+    async with browser_of(ConsoleOptions(bootstrap=await cluster.start(), hosts=HOSTS)) as browser:
+        model = await browser.console.model_of(ANONYMOUS)
+        await until(lambda: model.snapshot.is_read, seconds=READ_S)
+        page = await browser.get("/")
+        assert "Nothing is wrong so far. Not read yet:" in page.text
+        assert "The directories are being read." in page.text
+        assert "Everything is in order." not in page.text
+    await cluster.stop()

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.kit.waiting import until
 from tests.scenarios.console.conftest import ADDRESS, HOSTS, Browser, browser_of, token_of
 
 from odradek.client import Admin, ConfigResource, NewTopic
@@ -39,7 +40,9 @@ async def topic(admin: Admin, browser: Browser) -> AsyncIterator[str]:
     await asyncio.to_thread(admin.delete_topics, [name])
 
 
-async def test_the_overview_says_that_all_is_in_order(browser: Browser) -> None:
+async def test_the_overview_says_that_all_is_in_order_once_all_of_it_was_read(browser: Browser) -> None:
+    model = await browser.console.model_of(ANONYMOUS)
+    await until(lambda: not any(part.is_awaited for part in model.snapshot.readings.values()), seconds=READ_S)
     page = await browser.get("/")
     assert page.status_code == 200
     assert "Everything is in order." in page.text

@@ -11,8 +11,9 @@ from odradek.net.connection import Connection
 from odradek.protocol import APIS
 
 _RECENT_MAX: Final = 200
-LONG_POLLS: Final = frozenset({1, 11, 14, 78})
-"""Fetch, JoinGroup, SyncGroup and ShareFetch wait as long as they are asked to: their waits make them no slow requests."""
+LONG_POLLS: Final = frozenset({1, 11, 14, 78, 10000})
+"""Fetch, JoinGroup, SyncGroup, ShareFetch and ClusterSync of our brokers wait as long as they are asked to: their waits make
+them no slow requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

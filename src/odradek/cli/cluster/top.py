@@ -114,7 +114,7 @@ def _group_rows(now: MetricsSnapshot) -> list[Row]:
             None,
             None,
             round(lags.get(group, 0.0)),
-            f"{members:.0f} members, {ages_s.get(group, 0.0):.0f} s behind",
+            f"{members:.0f} {'member' if members == 1 else 'members'}, {ages_s.get(group, 0.0):.0f} s behind",
         )
         for group, members in now.sums(f"{_GROUPS}members", "consumergroup").items()
     ]

@@ -188,6 +188,11 @@ class Reading:
     problem: str = ""
     """The reason why the last attempt failed; empty if it succeeded."""
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the first attempt has not ended yet."""
+        return self.read_ms == UNKNOWN and not self.problem
+
 
 PARTS: Final = ("brokers", "topics", "disks", "groups", "transactions")
 """The parts of the model that are read in the background, each with an age of its own."""

@@ -37,6 +37,7 @@ async def show(visit: Visit) -> Response:
         moving=visit.model.reassignments.last or 0,
         catching_up=[broker for broker in snapshot.brokers if broker.is_alive and broker.out_of_sync],
         active="overview",
+        unread=[part for part, reading in snapshot.readings.items() if reading.is_awaited],
         troubles=troubles[:TROUBLES_MAX],
         troubles_left_out=max(0, len(troubles) - TROUBLES_MAX),
         racks=racks_of(snapshot.brokers),

@@ -57,6 +57,7 @@ async def show_all(visit: Visit) -> Response:
         page=page,
         pages=pages_of(len(matching), PAGE_ROWS),
         search=search,
+        bootstrap=visit.console.options.bootstrap,
         **_values(visit, reading),
     )
 
