@@ -28,10 +28,10 @@ from benchmarks.load import ROOT, Loaded, create_topic, delete_topic
 from benchmarks.odradek_node import OdradekNode
 
 VALUE_BYTES: Final = 100
-BATCH_BYTES: Final = 2_048
+BATCH_BYTES: Final = 1_024
 """Small batches, so that the broker has more to do than its producer: it is the broker that is at its limit."""
 PARTITIONS: Final = 8
-CALIBRATION_RECORDS: Final = 200_000
+CALIBRATION_RECORDS: Final = 100_000
 SEEN: Final = 0.01
 """The difference that a run is to see, as a share."""
 _RESAMPLES: Final = 4_000
@@ -179,7 +179,7 @@ def report(pairs: Sequence[Pair], records: int) -> str:
     by_time = median_interval([pair.watched.seconds / pair.alone.seconds for pair in pairs])
     return "\n".join(
         (
-            f"  {len(pairs)} pairs of rounds of {records:,} records of {VALUE_BYTES} bytes in batches of 2 KiB, acks=all:",
+            f"  {len(pairs)} pairs of rounds of {records:,} records of {VALUE_BYTES} bytes, batches of {BATCH_BYTES:,}:",
             f"  {seconds:.1f} s a round, {records / seconds:,.0f} records/s, the broker takes {cpu / seconds:.0%} of a CPU,",
             f"  {cpu / records * 1e6:.3f} µs for a record",
             f"  the broker's CPU for a record {by_cpu}: {_verdict(by_cpu)}",

@@ -52,9 +52,13 @@ class IncidentPicture(NamedTuple):
 
 PICTURES: Final = {
     "group_behind": IncidentPicture("/group?id=billing", "does not keep up", 1030, ".chart svg"),
-    "disk_fills": IncidentPicture("/", "is nearly full"),
-    "broker_died": IncidentPicture("/", "Broker 2 is dead", 940),
-    "partition_offline": IncidentPicture("/", "Partitions without a leader", 940),
+    "disk_fills": IncidentPicture("/", "is nearly full", 1220, "#sizes svg"),
+    "broker_died": IncidentPicture(
+        "/", "Broker 2 is dead", 905, "body:has(#disks table):has(#mended .time-line li)"
+    ),
+    "partition_offline": IncidentPicture(
+        "/", "Partitions without a leader", 945, "body:has(#disks table):has(.broker-dead)"
+    ),
     "slow_produce": IncidentPicture("/traffic/slow", "Produce v", 820),
     "hanging_transaction": IncidentPicture(
         "/group?id=statements", "An open transaction hides", 900, ".chart svg"
@@ -64,7 +68,7 @@ PICTURES: Final = {
     ),
     "client_floods": IncidentPicture("/traffic", "Floods", 560),
     "ending_certificate": IncidentPicture("/people/certificates", "Ends soon", 620),
-    "failing_pipeline": IncidentPicture("/pipelines/pipeline?name=totals", "times in a row", 900),
+    "failing_pipeline": IncidentPicture("/pipelines/pipeline?name=totals", "times in a row", 805),
 }
 
 

@@ -18,7 +18,7 @@ from tests.interop.console.conftest import CHROMIUM, console_process
 from tests.interop.console.flowing import FLIGHTS, LIVE_QUERY, flowing_console
 
 DOCS: Final = Path(__file__).parents[3] / "docs"
-COLOURS: Final = 160
+COLOURS: Final = 128
 TOPICS: Final = 1_200
 
 
