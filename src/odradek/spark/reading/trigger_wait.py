@@ -24,7 +24,7 @@ from odradek.spark.reading.idle import LOOK_EVERY_S, Offsets, Shapes
 
 log: Final = logging.getLogger("odradek.spark")
 LOOK_EVERY_LEAST_S: Final = 0.02
-QUIET_SHARE: Final = 1 / 20
+QUIET_SHARE: Final = 1 / 50
 """The time between two looks, as a share of the time since records came."""
 GATHER_S: Final = 0.01
 """The time from the first news to the next look, which decides what the batch reads: the partitions of one transaction become

@@ -76,14 +76,14 @@ def test_records_of_other_topics_end_the_wait() -> None:
 def test_looks_become_rare_while_nothing_comes_and_frequent_when_something_does() -> None:
     logs, hands = Logs({A: (0, 5)}), Hands()
     wait = wait_of(logs, hands)
-    for _ in range(40):
+    for _ in range(40):  # twenty seconds
         wait.wait(None, {A: 5}, {})
     assert max(hands.pauses) == LOOK_EVERY_S
     assert hands.pauses[0] == LOOK_EVERY_LEAST_S
     looks_before = logs.look_count
     wait.wait(None, {A: 5}, {})
     assert logs.look_count - looks_before <= WAIT_S / LOOK_EVERY_S + 1
-    wait.note(None, {A: 6}, {}, has_news=False)
+    wait.note(None, {A: 5}, {}, has_news=False)
     wait.wait(None, {A: 5}, {})
     assert min(hands.pauses[-2:]) > LOOK_EVERY_LEAST_S
     wait.note(None, {A: 6}, {}, has_news=True)
