@@ -156,3 +156,12 @@ async def test_a_future_and_what_is_made_of_it_are_cancelled_together() -> None:
     target = source.map(PromptFuture.result)
     source.cancel()
     assert target.cancelled()
+
+
+async def test_only_a_cancellation_reaches_the_source() -> None:
+    kept: PromptFuture[int] = PromptFuture()
+    PromptFuture[str](kept).set_result("done without it")
+    assert not kept.done()
+    given_up: PromptFuture[int] = PromptFuture()
+    PromptFuture[str](given_up).cancel()
+    assert given_up.cancelled()

@@ -12,7 +12,7 @@ from tests.kit.waiting import PATIENCE_S
 from odradek.broker.handlers import served_apis
 from odradek.broker.instruments.requests import RequestFigures
 from odradek.broker.requests.answer_deadlines import ANSWER_SECONDS, seconds_for
-from odradek.broker.requests.context import ApiHandler
+from odradek.broker.requests.context import ApiHandler, LaterResponse
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.refusals import UnfitResponse, refusals
 from odradek.config.broker import BrokerConfig
@@ -201,6 +201,51 @@ async def test_a_promise_that_is_kept_is_encoded_in_the_version_of_the_request(*
     promise.set_result(FetchResponse(session_id=5))
     chunks = await reply  # type: ignore[misc]
     assert decode_response(FETCH, 11, b"".join(chunks)[4:]) == (9, FetchResponse(session_id=5))
+
+
+def session(done: PromptFuture[int]) -> FetchResponse:
+    """Makes a response of a number, or of the error in its place."""
+    error = done.exception()
+    if error is None:
+        return FetchResponse(session_id=done.result())
+    if isinstance(error, KafkaError):
+        return FetchResponse(error_code=error.code)
+    raise error
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+@pytest.mark.parametrize("refusal", [None, KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, "join again")])
+async def test_a_response_is_made_of_what_comes_later_or_of_its_error(
+    refusal: KafkaError | None, *, is_awaited: bool
+) -> None:
+    source: PromptFuture[int] = PromptFuture()
+    later = LaterResponse(source, session)
+
+    async def awaited() -> Any:
+        return await later
+
+    api = answering(FETCH, awaited if is_awaited else lambda: later)
+    reply: Any = asyncio.ensure_future(dispatcher(api).handle(PEER, frame("Fetch", 11, FetchRequest())))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    assert not reply.done()
+    if refusal is None:
+        source.set_result(5)
+    else:
+        source.set_exception(refusal)
+    expected = FetchResponse(session_id=5) if refusal is None else FetchResponse(error_code=refusal.code)
+    assert decode_response(FETCH, 11, b"".join(await reply)[4:]) == (9, expected)
+
+
+async def test_what_cannot_be_made_into_a_response_ends_the_wait_and_a_given_up_wait_ends_its_source() -> None:
+    source: PromptFuture[int] = PromptFuture()
+    api = answering(FETCH, lambda: LaterResponse(source, session))
+    reply: Any = dispatcher(api).handle(PEER, frame("Fetch", 11, FetchRequest()))
+    source.set_exception(ZeroDivisionError())
+    assert isinstance(reply.exception(), ZeroDivisionError)
+
+    source = PromptFuture()
+    dispatcher(api).handle(PEER, frame("Fetch", 11, FetchRequest())).cancel()  # type: ignore[union-attr]
+    assert source.cancelled()
 
 
 async def never() -> Any:
