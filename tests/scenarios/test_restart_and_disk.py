@@ -109,12 +109,13 @@ async def test_another_brokers_directory_is_refused(scene: Any) -> None:
         await scene.start(node_id="2")
 
 
+@pytest.mark.parametrize("timestamp_type", ["CreateTime", "LogAppendTime"])
 async def test_a_full_disk_refuses_appends_and_gives_the_partition_back(
-    scene: Any, monkeypatch: pytest.MonkeyPatch
+    scene: Any, monkeypatch: pytest.MonkeyPatch, timestamp_type: str
 ) -> None:
     await scene.start()
     wire = await scene.connect()
-    await wire.create("t")
+    await wire.create("t", message_timestamp_type=timestamp_type)
     await wire.create("other")
     await wire.produce("t", [b"before"])
     real_write = PosixFile.pwrite

@@ -80,6 +80,20 @@ async def test_all_partitions_are_written_from_several_connections_with_a_reader
     assert len(await _read_all(again, CONNECTIONS + 1)) == PARTITIONS
 
 
+async def test_batches_that_wait_get_the_time_of_their_append(
+    scene: Any, make_batch: Callable[..., bytearray], make_produce: Callable[..., Any]
+) -> None:
+    await scene.start()
+    wire = await scene.connect()
+    await wire.create("t", partitions=PARTITIONS, message_timestamp_type="LogAppendTime")
+    for partition in range(PARTITIONS):
+        wire.send("Produce", 9, make_produce("t", make_batch([b"a"]), partition=partition))
+    for _ in range(PARTITIONS):
+        (outcome,) = (await wire.receive()).responses[0].partition_responses
+        assert outcome.error_code == ErrorCode.NONE, outcome.error_message
+        assert outcome.log_append_time_ms > 0
+
+
 async def test_one_request_for_all_partitions_and_those_behind_it_are_answered_in_order(
     scene: Any, make_batch: Callable[..., bytearray], make_produce: Callable[..., Any]
 ) -> None:

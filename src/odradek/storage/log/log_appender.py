@@ -11,6 +11,7 @@ from typing import Final
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import BatchHeader, ControlKind, assign, control_batch, read_header
+from odradek.records.batch import write_header
 from odradek.storage.log.active_segment import Batches, LogFiles
 from odradek.storage.log.context import LogContext
 from odradek.storage.log.follower_append import SegmentWrite, check_fetched, portions
@@ -105,7 +106,13 @@ class LogAppender:
         first_offset = self._segments.end_offset
         log_append_time = now_ms if self._config.message_timestamp_type == LOG_APPEND_TIME else None
         next_offset = _place(batches, first_offset, leader_epoch, log_append_time)
-        segment = self._tail.write(batches, append_bytes, next_offset - 1, now_ms, is_urgent=is_urgent)
+        try:
+            segment = self._tail.write(batches, append_bytes, next_offset - 1, now_ms, is_urgent=is_urgent)
+        except KafkaError:
+            # They may be checked once more and appended later: as their producers sent them, without LogAppendTime.
+            for header, batch in batches:
+                write_header(batch, header)
+            raise
 
         # The batches are in the file. From here on nothing can fail.
         size_bytes = _note_batches(segment, batches, first_offset, log_append_time)

@@ -44,6 +44,19 @@ def test_a_write_that_finds_no_space_leaves_nothing_and_appends_wait(
     assert lab.values(log) == [b"before", b"after"]
 
 
+@pytest.mark.parametrize("timestamp_type", ["CreateTime", "LogAppendTime"])
+def test_batches_that_are_refused_stay_as_their_producers_sent_them(lab: Lab, timestamp_type: str) -> None:
+    log = lab.open(LogConfig(message_timestamp_type=timestamp_type))
+    lab.append(log, b"before")
+    lab.now_ms += 5
+    batches = lab.batch(b"a", timestamps=(7,)) + lab.batch(b"b", timestamps=(8,))
+    sent = [bytes(batch) for _, batch in batches]
+    lab.disk.faults.append(FailOperations(operations={"pwritev"}, error=errno.ENOSPC))
+    with pytest.raises(KafkaError):
+        log.append(batches, leader_epoch=3, now_ms=lab.now_ms)
+    assert [bytes(batch) for _, batch in batches] == sent
+
+
 def test_what_a_write_left_is_cut_by_the_repair_when_it_could_not_be_cut_at_once(lab: Lab) -> None:
     log = lab.open()
     lab.append(log, b"before")
