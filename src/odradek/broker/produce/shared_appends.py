@@ -22,6 +22,7 @@ brought no two batches for a partition, the next requests are appended at once (
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
@@ -98,7 +99,9 @@ class SharedAppends:
         "_gathered_count",
         "_groups",
         "_is_scheduled",
+        "_is_settling",
         "_monotonic",
+        "_outcomes",
         "_wall_ms",
     )
 
@@ -113,6 +116,9 @@ class SharedAppends:
         self._groups: dict[Partition, _Group] = {}
         self._gathered_count = self._gathered_bytes = 0
         self._is_scheduled = False
+        self._outcomes: deque[_Outcome] = deque()
+        """Requests that were appended or refused, whose replies are not settled yet."""
+        self._is_settling = False
 
     def append(self, request: SingleRequest, now_ms: int) -> Chunks | SingleReply | None:
         """Appends the batch; returns the answer, now or later. None, with nothing done, if the leader refuses it."""
@@ -160,7 +166,8 @@ class SharedAppends:
         self.flush()
 
     def flush(self) -> None:
-        """Appends what was gathered. Comes before any other way to append."""
+        """Appends what was gathered. Comes before any other way to append. The replies are settled before it returns, unless
+        it is called while replies are settled."""
         groups, self._groups = self._groups, {}
         if not groups:
             return
@@ -181,8 +188,21 @@ class SharedAppends:
             outcomes += [(request, _served_alone(request)) for request in dissolved]
         for partition, group in groups.items():
             partition.log.unpin(group.writer)
-        for request, outcome in outcomes:
-            _settle(request.reply, outcome)
+        self._outcomes += outcomes
+        self._settle_replies()
+
+    def _settle_replies(self) -> None:
+        """Settles the replies of what was appended. A connection that has one may send requests that lead to another flush,
+        whose replies are settled by the same loop: calls for each other's requests do not pile up."""
+        if self._is_settling:
+            return
+        self._is_settling = True
+        try:
+            while self._outcomes:
+                request, outcome = self._outcomes.popleft()
+                _settle(request.reply, outcome)
+        finally:
+            self._is_settling = False
 
     def _append_group(
         self, partition: Partition, requests: list[SingleRequest], outcomes: list[_Outcome]

@@ -162,6 +162,31 @@ async def test_a_flush_appends_before_the_round_is_over_and_the_rest_of_it_comes
     assert group_sizes == [2, 2]
 
 
+async def test_replies_that_lead_to_more_flushes_are_settled_one_after_another(
+    world: World, appends: SharedAppends
+) -> None:
+    answers: list[Chunks | None] = []
+    under_way = 0
+
+    def send() -> None:
+        reply, _ = gathered(appends, Asked(world.partition), Asked(world.partition))
+        reply.add_done_callback(answered)
+
+    def answered(reply: SingleReply) -> None:
+        nonlocal under_way
+        answers.append(reply.result())
+        assert not under_way, "a reply is settled inside another"
+        under_way += 1
+        if len(answers) < 100:
+            send()
+            appends.flush()
+        under_way -= 1
+
+    send()
+    await round_over()
+    assert answers == [[b"%d" % offset] for offset in range(0, 200, 2)]
+
+
 async def test_a_round_that_brings_much_is_appended_in_parts(
     world: World, appends: SharedAppends, group_sizes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
