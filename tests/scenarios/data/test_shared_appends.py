@@ -9,8 +9,10 @@ from tests.kit.waiting import until
 from tests.scenarios.one_broker import Scene, Wire, batch_of, produce_request
 
 from odradek.model.errors import ErrorCode
+from odradek.net.outgoing import Outgoing
 from odradek.records import Codec, engine
 from odradek.replication.leader_role import LeaderRole
+from odradek.runtime.turns import Turn
 from odradek.storage.log.results import AppendResult
 
 pytestmark = pytest.mark.skipif(
@@ -106,6 +108,26 @@ async def test_what_one_connection_sends_is_written_in_its_order_in_whichever_wa
     answers = [(await wire.receive()).responses[0].partition_responses[0] for _ in range(40)]
     assert [appended.base_offset for appended in answers] == [number for number in range(60) if number % 3]
     assert await wire.values("t") == [b"%d" % number for number in range(60)]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_the_answers_to_what_a_connection_sent_at_once_leave_together(
+    wires: list[Wire], monkeypatch: pytest.MonkeyPatch, acks: int
+) -> None:
+    sizes: list[int] = []
+    real = Outgoing.write
+
+    def write(self: Outgoing, chunks: Any, total_bytes: int) -> None:
+        sizes.append(total_bytes)
+        real(self, chunks, total_bytes)
+
+    monkeypatch.setattr(Outgoing, "write", write)
+    monkeypatch.setattr(Turn, "is_over", False)  # on a slow machine the requests would be served in several turns
+    for number in range(10):
+        wires[0].send("Produce", 9, produce_request("t", batch_of([b"%d" % number]), acks=acks))
+    answers = [(await wires[0].receive()).responses[0].partition_responses[0] for _ in range(10)]
+    assert [appended.base_offset for appended in answers] == list(range(10))
+    assert sizes == [sum(sizes)]
 
 
 async def test_a_client_that_leaves_before_its_answer_disturbs_no_other(

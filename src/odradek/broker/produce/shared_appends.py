@@ -188,7 +188,7 @@ class SharedAppends:
             outcomes += [(request, _served_alone(request)) for request in dissolved]
         for partition, group in groups.items():
             partition.log.unpin(group.writer)
-        self._outcomes += outcomes
+        self._outcomes += reversed(outcomes)  # a connection writes all of its answers when it has its first
         self._settle_replies()
 
     def _settle_replies(self) -> None:
@@ -316,7 +316,7 @@ class _Acknowledgement:
     def _settle(self, acknowledgement: asyncio.Future[None]) -> None:
         self._timer.cancel()
         is_durable = not acknowledgement.cancelled() and acknowledgement.exception() is None
-        for request in self._requests:
+        for request in reversed(self._requests):  # as in `flush`
             reply = request.reply
             if reply.done():
                 continue
