@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=300.0)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--awake", type=int, help="odradek.sql.awake.queries; the server's own without it")
-    parser.add_argument("--tasks", type=int, default=0, help="odradek.sql.tasks; 0: one for each core")
+    parser.add_argument("--tasks", type=int, default=0, help="odradek.sql.tasks; 0: two for each core")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     figures: dict[str, float] = {"load": os.getloadavg()[0]}

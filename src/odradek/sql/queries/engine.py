@@ -137,7 +137,7 @@ class SqlEngine:
     ) -> None:
         """`changed`: of a persistent query whose state is another one now. `measures`: the engine reports `figures`.
 
-        `task_count`: the tasks of Spark that run at the same time; 0: one for each core.
+        `task_count`: the tasks of Spark that run at the same time; 0: two for each core.
         """
         self._measures = measures
         self._task_count = task_count

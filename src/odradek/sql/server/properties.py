@@ -121,7 +121,7 @@ SERVER_SETTINGS: Final = OptionTable(
             type=SettingType.INT,
             valid=between(0, 1_000),
             default=0,
-            meaning="the tasks that run at the same time; 0: one for each core",
+            meaning="the tasks that run at the same time; 0: two for each core",
         ),
         _setting(
             key="odradek.sql.snapshot.commands",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from odradek.model.errors import ConfigError
@@ -9,8 +11,11 @@ from odradek.sql.queries.engine_sessions import session_settings
 from odradek.sql.server.properties import SERVER_SETTINGS, PropertyUse
 
 
-def test_the_engine_runs_a_task_on_each_core_unless_a_number_is_set() -> None:
-    assert "spark.master" not in session_settings(0)
+def test_the_engine_runs_two_tasks_on_each_core_unless_a_number_is_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    assert session_settings(0)["spark.master"] == "local[6]"
     assert session_settings(4) == {**session_settings(0), "spark.master": "local[4]"}
 
 
