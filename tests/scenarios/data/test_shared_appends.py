@@ -122,7 +122,8 @@ async def test_the_answers_to_what_a_connection_sent_at_once_leave_together(
         real(self, chunks, total_bytes)
 
     monkeypatch.setattr(Outgoing, "write", write)
-    monkeypatch.setattr(Turn, "is_over", False)  # on a slow machine the requests would be served in several turns
+    # On a slow machine the requests would be served in several turns.
+    monkeypatch.setattr(Turn, "is_over", False)
     for number in range(10):
         wires[0].send("Produce", 9, produce_request("t", batch_of([b"%d" % number]), acks=acks))
     answers = [(await wires[0].receive()).responses[0].partition_responses[0] for _ in range(10)]

@@ -117,8 +117,9 @@ class SharedAppends:
         self._gathered_count = self._gathered_bytes = 0
         self._is_scheduled = False
         self._outcomes: deque[_Outcome] = deque()
-        """Requests that were appended or refused, whose replies are not settled yet."""
+        """Requests that were appended, acknowledged or refused, whose replies are not settled yet."""
         self._is_settling = False
+        """Replies are settled now, or in the loop's next turn."""
 
     def append(self, request: SingleRequest, now_ms: int) -> Chunks | SingleReply | None:
         """Appends the batch; returns the answer, now or later. None, with nothing done, if the leader refuses it."""
@@ -166,8 +167,8 @@ class SharedAppends:
         self.flush()
 
     def flush(self) -> None:
-        """Appends what was gathered. Comes before any other way to append. The replies are settled before it returns, unless
-        it is called while replies are settled."""
+        """Appends what was gathered. Comes before any other way to append. The replies are settled before it returns, but in
+        the loop's next turn if others are being settled."""
         groups, self._groups = self._groups, {}
         if not groups:
             return
@@ -188,21 +189,27 @@ class SharedAppends:
             outcomes += [(request, _served_alone(request)) for request in dissolved]
         for partition, group in groups.items():
             partition.log.unpin(group.writer)
-        self._outcomes += reversed(outcomes)  # a connection writes all of its answers when it has its first
-        self._settle_replies()
+        self._settle(outcomes)
 
-    def _settle_replies(self) -> None:
-        """Settles the replies of what was appended. A connection that has one may send requests that lead to another flush,
-        whose replies are settled by the same loop: calls for each other's requests do not pile up."""
-        if self._is_settling:
-            return
+    def _settle(self, outcomes: Sequence[_Outcome]) -> None:
+        """Settles the replies, from the last to the first: a connection writes all of its answers when it has its first."""
+        self._outcomes += reversed(outcomes)
+        if not self._is_settling:
+            self._settle_some()
+
+    def _settle_some(self) -> None:
+        """Settles the replies of what was appended. A connection that has one may send requests that lead to another flush:
+        its replies wait for the next turn of the loop, so that connections whose requests lead to flushes of each other's
+        hold the loop no longer than others, and their calls do not pile up."""
         self._is_settling = True
         try:
-            while self._outcomes:
+            for _ in range(min(len(self._outcomes), GATHERED_MAX)):
                 request, outcome = self._outcomes.popleft()
                 _settle(request.reply, outcome)
         finally:
-            self._is_settling = False
+            self._is_settling = bool(self._outcomes)
+            if self._is_settling:
+                asyncio.get_running_loop().call_soon(self._settle_some)
 
     def _append_group(
         self, partition: Partition, requests: list[SingleRequest], outcomes: list[_Outcome]
@@ -244,7 +251,7 @@ class SharedAppends:
             if leader.in_sync_count > 1:
                 waits.watch(same[0].partition)
             noted = partial(waits.note, self._figures, self._monotonic())
-            _Acknowledgement(acknowledgement, timeout_ms, same, noted)
+            _Acknowledgement(acknowledgement, timeout_ms, same, noted, self._settle)
 
 
 def _served_alone(request: SingleRequest) -> Answer:
@@ -294,7 +301,7 @@ class _Acknowledgement:
     """The answers to the requests of a group with one timeout. They are made in the turn of the loop in which their batches are
     acknowledged, or their time is up."""
 
-    __slots__ = ("_acknowledgement", "_noted", "_requests", "_timer", "_waiting_count")
+    __slots__ = ("_acknowledgement", "_noted", "_requests", "_settle", "_timer", "_waiting_count")
 
     def __init__(
         self,
@@ -302,33 +309,34 @@ class _Acknowledgement:
         timeout_ms: int,
         requests: Sequence[SingleRequest],
         noted: Callable[[], None],
+        settle: Callable[[Sequence[_Outcome]], None],
     ) -> None:
-        """`noted` is called for each request whose wait is over."""
+        """`noted` is called for each request whose wait is over, `settle` with the answers."""
         self._acknowledgement = acknowledgement
         self._requests = requests
         self._waiting_count = len(requests)
         self._noted = noted
+        self._settle = settle
         self._timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, acknowledgement.cancel)
-        acknowledgement.add_done_callback(self._settle)
+        acknowledgement.add_done_callback(self._answer)
         for request in requests:
             request.reply.add_done_callback(self._end_wait)
 
-    def _settle(self, acknowledgement: asyncio.Future[None]) -> None:
+    def _answer(self, acknowledgement: asyncio.Future[None]) -> None:
         self._timer.cancel()
         is_durable = not acknowledgement.cancelled() and acknowledgement.exception() is None
-        for request in reversed(self._requests):  # as in `flush`
-            reply = request.reply
-            if reply.done():
+        outcomes: list[_Outcome] = []
+        for request in self._requests:
+            if request.reply.done():
                 continue
             try:
                 self._noted()
                 # Where the group ended without success, what is below the high watermark is acknowledged all the same.
                 is_so = is_durable or request.partition.high_watermark > request.last_offset
-                chunks = request.chunks if is_so else request.refused(acknowledgement)
+                outcomes.append((request, request.chunks if is_so else request.refused(acknowledgement)))
             except Exception as error:  # noqa: BLE001 - the connection waits for this: it must learn of any end
-                reply.set_exception(error)
-            else:
-                reply.set_result(chunks)
+                outcomes.append((request, _failed(error)))
+        self._settle(outcomes)
 
     def _end_wait(self, reply: SingleReply) -> None:
         self._waiting_count -= 1

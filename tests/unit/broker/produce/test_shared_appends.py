@@ -162,14 +162,15 @@ async def test_a_flush_appends_before_the_round_is_over_and_the_rest_of_it_comes
     assert group_sizes == [2, 2]
 
 
-async def test_replies_that_lead_to_more_flushes_are_settled_one_after_another(
-    world: World, appends: SharedAppends
+@pytest.mark.parametrize("all_", [False, True])
+async def test_replies_that_lead_to_more_flushes_leave_the_loop_to_others_in_between(
+    world: World, appends: SharedAppends, all_: bool
 ) -> None:
     answers: list[Chunks | None] = []
     under_way = 0
 
     def send() -> None:
-        reply, _ = gathered(appends, Asked(world.partition), Asked(world.partition))
+        reply, _ = gathered(appends, Asked(world.partition, all_=all_), Asked(world.partition, all_=all_))
         reply.add_done_callback(answered)
 
     def answered(reply: SingleReply) -> None:
@@ -177,14 +178,38 @@ async def test_replies_that_lead_to_more_flushes_are_settled_one_after_another(
         answers.append(reply.result())
         assert not under_way, "a reply is settled inside another"
         under_way += 1
-        if len(answers) < 100:
+        if len(answers) < 50:
             send()
             appends.flush()
+            if all_:
+                world.flush()
         under_way -= 1
 
     send()
-    await round_over()
-    assert answers == [[b"%d" % offset] for offset in range(0, 200, 2)]
+    appends.flush()
+    if all_:
+        world.flush()
+    assert len(answers) == (0 if all_ else 1)
+    for _ in range(200):
+        before = len(answers)
+        await round_over()
+        assert len(answers) - before <= 1
+    assert answers == [[b"%d" % offset] for offset in range(0, 100, 2)]
+
+
+async def test_the_replies_of_many_groups_are_settled_in_parts(
+    tmp_path: Path, appends: SharedAppends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With acks=all a flush of the disk acknowledges all that was appended meanwhile."""
+    monkeypatch.setattr(shared_appends, "GATHERED_MAX", 4)
+    world = World(tmp_path)
+    world.lead(ME, replicas=(ME,))
+    replies = [appends.append(Asked(world.partition, all_=True), NOW_MS) for _ in range(12)]
+    appends.flush()
+    world.flush()
+    for _ in range(3):
+        await round_over()
+    assert [reply.result() for reply in replies] == [[b"%d" % offset] for offset in range(12)]  # type: ignore[union-attr]
 
 
 async def test_a_round_that_brings_much_is_appended_in_parts(
