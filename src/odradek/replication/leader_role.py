@@ -371,7 +371,10 @@ class LeaderRole:
         if not appended.duplicate:
             if batches[0][0].attributes & TRANSACTIONAL_BIT:
                 replica.note_transaction(batches[0][0].producer_id, appended.first_offset)
-            replica.readers.appended(appended.last_offset + 1, sum([len(batch) for _, batch in batches]))
+            next_offset = appended.first_offset
+            for header, batch in batches:  # one by one: the high watermark may stop between them
+                next_offset += header.last_offset_delta + 1
+                replica.readers.appended(next_offset, len(batch))
         self.advance_high_watermark()
         return appended
 

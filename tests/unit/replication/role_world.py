@@ -52,7 +52,7 @@ def batches(
 class RecordingWatcher:
     def __init__(self) -> None:
         self.marks: list[int] = []
-        self.appended_bytes = 0
+        self.appended_bytes = self.added_bytes = 0
         self.ends = 0
 
     def appended(self, partition: Partition, added_bytes: int) -> None:
@@ -60,6 +60,7 @@ class RecordingWatcher:
 
     def advanced(self, partition: Partition, added_bytes: int) -> None:
         self.marks.append(partition.high_watermark)
+        self.added_bytes += added_bytes
 
     def ended(self, partition: Partition) -> None:
         self.ends += 1

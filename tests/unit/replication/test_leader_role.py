@@ -250,3 +250,16 @@ async def test_a_followers_fetch_hears_of_appends_before_they_are_durable(world:
     world.flush()
     world.fetched(TWO, 2)
     assert seen.marks == [2]
+
+
+async def test_readers_are_woken_by_the_batches_of_an_append_that_followers_have(world: World) -> None:
+    world.lead(ME, TWO)
+    seen = RecordingWatcher()
+    world.partition.watch(seen, committed_only=False)
+    first, second = batches(2), batches(3)
+    world.partition.leader().append([*first, *second], now_ms=NOW_MS)
+    world.flush()
+    world.fetched(TWO, 2)
+    assert (seen.marks, seen.added_bytes) == ([2], len(first[0][1]))
+    world.fetched(TWO, 5)
+    assert (seen.marks, seen.added_bytes) == ([2, 5], world.log.size_bytes)
