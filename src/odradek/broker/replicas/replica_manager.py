@@ -24,10 +24,11 @@ from odradek.broker.replicas.partition_lanes import PartitionLanes, PendingSteps
 from odradek.broker.replicas.replica_health import ReplicaHealth
 from odradek.broker.replicas.replica_registry import ReplicaRegistry
 from odradek.broker.replicas.roles import PartitionFetchers, ReplicaRoles
+from odradek.broker.replicas.topic_configs import TopicConfigs
 from odradek.cluster.image import INTERNAL_TOPICS, ClusterImage, PartitionImage, TopicImage
 from odradek.config.broker import BrokerConfig
 from odradek.config.definition import LONG_MAX
-from odradek.config.topic import LogConfig, topic_config
+from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.replication.flusher import Flusher
@@ -47,9 +48,6 @@ _TURN: Final = 256
 _AT_ONCE: Final = 8
 _MADE_AT_ONCE: Final = 64
 """More than `_AT_ONCE`: lanes that create logs share their syncs."""
-
-
-_TOPIC_CONFIGS_MAX: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,11 +104,7 @@ class ReplicaManager:
         """Partitions that end a move and cannot be used meanwhile, with the directories that they leave."""
         self._queued: dict[TopicPartition, None] = {}
         """Lanes with a step that did not begin, and that will look at the newest image."""
-        self._topic_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
-        """The settings of topics, by what they set themselves: topics that set the same share them."""
-        self._topic_configs_of: BrokerConfig | None = None
-        """The broker's settings, of which `_topic_configs` are."""
-        """The last result of `_config_of`: a topic's partitions come in a row."""
+        self._topic_configs: Final = TopicConfigs()
         self._applied: dict[UUID, TopicImage] = {}
         self._decided: Mapping[str, TopicImage] = {}
         """The topics of the last image that was decided on to its end: those that are the same in the next one are skipped."""
@@ -357,14 +351,7 @@ class ReplicaManager:
     def _config_of(self, topic: TopicImage) -> LogConfig:
         """Returns a topic's settings, as they are now."""
         assert self._config is not None, "there is no image without settings"
-        if self._topic_configs_of is not self._config or len(self._topic_configs) >= _TOPIC_CONFIGS_MAX:
-            self._topic_configs.clear()
-            self._topic_configs_of = self._config
-        own = frozenset(topic.configs.items())
-        config = self._topic_configs.get(own)
-        if config is None:
-            config = self._topic_configs[own] = topic_config(topic.configs, self._config)
-        return config
+        return self._topic_configs.of(topic.configs, self._config)
 
     def _assume(self, partition: Partition, state: PartitionImage) -> None:
         try:
