@@ -3,6 +3,7 @@
 A batch of few records costs more to hand to a worker of Spark's than to read. Where one process plans the batches of all
 queries, it reads such a batch itself, and fifty queries that read the same records fetch them once. What is not simple is left
 to a worker: a range that is large, or not all there, or whose topic has no id, and any error, which the worker then reports.
+A topic whose records do not come in time is left to workers for a while: each batch would wait here first, in vain.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ HELD_BYTES_MAX: Final = 4 << 20
 """The most memory of all batches that are held for other queries."""
 HELD_S: Final = 10.0
 """How long a batch is held: queries that wake for one record plan their batches within seconds."""
-LARGE_S: Final = 30.0
-"""How long batches of a topic are left to workers after one that was too large."""
+LEFT_S: Final = 30.0
+"""How long batches of a topic are left to workers after one that was too large, or that did not come in time."""
 PATIENCE_S: Final = 1.0
 """How long a batch waits for its records here, before a worker waits for them."""
 FETCHES_MAX: Final = 4
@@ -85,8 +86,8 @@ class SharedFetches:
         self._fetches: Final = threading.BoundedSemaphore(FETCHES_MAX)
         self._held: Final[dict[_Batch, _Held]] = {}
         """The oldest first."""
-        self._large: Final[dict[tuple[_Client, str], float]] = {}
-        """The time when a batch of a topic was too large last."""
+        self._left: Final[dict[tuple[_Client, str], float]] = {}
+        """The time from which on batches of a topic are left to workers."""
 
     def records(self, extents: Sequence[OffsetRange], options: ReadOptions) -> Fetched | None:
         """Returns the records of the ranges, in order of offsets in each partition, or None: a worker is to read them."""
@@ -100,7 +101,7 @@ class SharedFetches:
             if held is None:
                 held = self._held[batch] = _Held(self._clock.monotonic())
         if is_first:
-            held.records.set_result(self._fetched(batch, held, extents, options))
+            self._fetch_for_all(batch, held, extents, options)
         try:
             return held.records.result(PATIENCE_S)
         except TimeoutError:
@@ -119,23 +120,27 @@ class SharedFetches:
             return False  # nothing tells apart two topics of one name
         with self._lock:
             self._release_old()
-            return not any((client, extent.partition.topic) in self._large for extent in extents)
+            return not any((client, extent.partition.topic) in self._left for extent in extents)
 
-    def _fetched(
+    def _fetch_for_all(
         self, batch: _Batch, held: _Held, extents: Sequence[OffsetRange], options: ReadOptions
-    ) -> Fetched | None:
-        """Returns the records, or None after any error: the worker that reads the batch then meets it, and reports it."""
+    ) -> None:
+        """Settles what is held with the records, or with None after any error: the worker that reads the batch then meets it,
+        and reports it.
+        """
         records = None
+        began_at = self._clock.monotonic()
         try:
             records = self._fetched_in_turn(extents, options)
         except BatchTooLargeError as error:
             log.debug("a worker reads it: %s", error)
-            self._note_large(batch.client, extents)
+            self._leave_to_workers(batch)
         except (OdradekError, OSError, pa.ArrowException) as error:
             log.debug("a worker reads what could not be fetched at once: %s", error)
+            if self._clock.monotonic() - began_at >= PATIENCE_S:
+                self._leave_to_workers(batch)
         finally:
             self._settle(batch, held, records)
-        return records
 
     def _fetched_in_turn(self, extents: Sequence[OffsetRange], options: ReadOptions) -> Fetched | None:
         if not self._fetches.acquire(timeout=PATIENCE_S):
@@ -161,27 +166,32 @@ class SharedFetches:
     def _settle(self, batch: _Batch, held: _Held, records: Fetched | None) -> None:
         with self._lock:
             if records is None:
-                self._held.pop(batch, None)
-                return
-            held.byte_count = sum(rows.get_total_buffer_size() for _, rows in records)
-            held_bytes = sum(other.byte_count for other in self._held.values())
-            for oldest in list(self._held):
-                if held_bytes <= HELD_BYTES_MAX:
-                    break
-                held_bytes -= self._held.pop(oldest).byte_count
+                if self._held.get(batch) is held:
+                    del self._held[batch]
+            else:
+                held.byte_count = sum(rows.get_total_buffer_size() for _, rows in records)
+                self._release_surplus()
+        held.records.set_result(records)
 
-    def _note_large(self, client: _Client, extents: Sequence[OffsetRange]) -> None:
+    def _release_surplus(self) -> None:
+        held_bytes = sum(held.byte_count for held in self._held.values())
+        for oldest in list(self._held):
+            if held_bytes <= HELD_BYTES_MAX:
+                break
+            held_bytes -= self._held.pop(oldest).byte_count
+
+    def _leave_to_workers(self, batch: _Batch) -> None:
         now = self._clock.monotonic()
         with self._lock:
-            for extent in extents:
-                self._large[client, extent.partition.topic] = now
+            for extent, _ in batch.extents:
+                self._left[batch.client, extent.partition.topic] = now
 
     def _release_old(self) -> None:
         now = self._clock.monotonic()
         for batch in [batch for batch, held in self._held.items() if now - held.fetched_at > HELD_S]:
             del self._held[batch]
-        for topic in [topic for topic, noted_at in self._large.items() if now - noted_at > LARGE_S]:
-            del self._large[topic]
+        for topic in [topic for topic, left_at in self._left.items() if now - left_at > LEFT_S]:
+            del self._left[topic]
 
 
 _OF_PROCESS: Final[list[SharedFetches]] = []

@@ -13,12 +13,14 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.spark.options.option_table import Use
 from odradek.spark.options.options import ReadOptions, read_options
+from odradek.spark.reading import prefetch
 from odradek.spark.reading.offsets import OffsetRange
 from odradek.spark.reading.prefetch import (
     BATCH_BYTES_MAX,
     HELD_BYTES_MAX,
     HELD_S,
-    LARGE_S,
+    LEFT_S,
+    PATIENCE_S,
     RECORDS_MAX,
     Fetched,
     SharedFetches,
@@ -60,6 +62,8 @@ class Topics:
     error: Exception | None = None
     calls: list[tuple[tuple[OffsetRange, ...], ReadOptions]] = field(default_factory=list)
     may_go_on: threading.Event | None = None
+    hand: Hand | None = None
+    fetch_s: float = 0.0
 
     def fetch(
         self, extents: Sequence[OffsetRange], options: ReadOptions
@@ -67,6 +71,8 @@ class Topics:
         self.calls.append((tuple(extents), options))
         if self.may_go_on is not None:
             assert self.may_go_on.wait(WAIT_S)
+        if self.hand is not None:
+            self.hand.now += self.fetch_s
         for extent in extents:
             if self.error is not None:
                 raise self.error
@@ -152,7 +158,7 @@ def test_after_a_batch_of_large_records_workers_read_their_topic_for_a_while() -
     assert len(topics.calls) == 1
     other = replace(RANGE, partition=TopicPartition("u", 0))
     assert fetches.records([other], OPTIONS) is not None
-    hand.now += LARGE_S + 1
+    hand.now += LEFT_S + 1
     assert fetches.records([replace(RANGE, start=7, end=8)], OPTIONS) is not None
 
 
@@ -166,6 +172,60 @@ def test_an_error_leaves_the_batch_to_a_worker_and_the_next_one_is_tried_again(e
     assert fetches.records([RANGE], OPTIONS) is None
     topics.error = None
     assert offsets(fetches.records([RANGE], OPTIONS)) == {RANGE.partition: [5, 6]}
+
+
+def test_a_topic_whose_records_do_not_come_in_time_is_left_to_workers_for_a_while() -> None:
+    """Where a connection takes longer than the wait, each batch would wait in vain, and connect again."""
+    hand = Hand()
+    topics = Topics(error=KafkaError(ErrorCode.REQUEST_TIMED_OUT, "late"), hand=hand, fetch_s=PATIENCE_S)
+    fetches = SharedFetches(topics.fetch, hand)
+    assert fetches.records([RANGE], OPTIONS) is None
+    assert fetches.records([replace(RANGE, start=7, end=8)], OPTIONS) is None
+    assert len(topics.calls) == 1
+    topics.error = None
+    assert fetches.records([replace(RANGE, partition=TopicPartition("u", 0))], OPTIONS) is not None
+    assert fetches.records([RANGE], of_client(sasl_username="another")) is not None
+    hand.now += LEFT_S
+    assert fetches.records([RANGE], OPTIONS) is not None
+
+
+class AwaitedHand(Hand):
+    """Tells when threads ask for the time, as they do when they begin to read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = threading.Semaphore(0)
+
+    def monotonic(self) -> float:
+        self.asked.release()
+        return super().monotonic()
+
+
+def test_an_error_that_is_not_expected_settles_the_batch_for_all_that_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(prefetch, "PATIENCE_S", 3_600.0)
+    hand, topics = AwaitedHand(), Topics(error=ZeroDivisionError(), may_go_on=threading.Event())
+    fetches, results = SharedFetches(topics.fetch, hand), list[object]()
+
+    def read() -> None:
+        try:
+            results.append(fetches.records([RANGE], OPTIONS))
+        except ZeroDivisionError as error:
+            results.append(type(error))
+
+    threads = [threading.Thread(target=read, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(len(threads) + 2):  # the one that fetches notes when it begins, too
+        assert hand.asked.acquire(timeout=WAIT_S)
+    assert topics.may_go_on is not None
+    topics.may_go_on.set()
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert len(results) == 3
+    assert ZeroDivisionError in results
+    assert set(results) <= {None, ZeroDivisionError}
 
 
 def test_what_is_held_is_bounded_in_time_and_memory() -> None:
