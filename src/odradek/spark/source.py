@@ -315,6 +315,11 @@ class StreamReader(PromptInput, DataSourceStreamReader, SupportsTriggerAvailable
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._progress().prepare_available_now()
 
+    def commit(self, end: Mapping[str, object]) -> None:
+        """Notes that a batch of the query has begun: that is when Spark commits the one before it."""
+        if self._planner is not None:
+            self._planner.note_batch()
+
     @errors_in_one_line()
     def partitions(self, start: Mapping[str, object], end: Mapping[str, object]) -> Sequence[InputPartition]:
         """Returns the partitions of a batch. Pure: after a restart Spark asks again with the offsets that it journaled."""

@@ -255,6 +255,9 @@ class IdleWait:
         """Records what a look of a source has seen, and whether it found something to read."""
         self.ends.note(source, ends, shapes, has_news=has_news)
 
+    def note_batch(self) -> None:
+        """Does nothing: the sources of a query know of each other's news."""
+
     def wait(self, source: object, ends: Offsets, shapes: Shapes) -> Offsets | None:
         """Waits while the topics of the query are as its sources have seen them, and none of these has found something to read.
 

@@ -83,6 +83,10 @@ class SourceWait(Protocol):
         """
         ...
 
+    def note_batch(self) -> None:
+        """Records that the query has begun a batch, for this source or another one."""
+        ...
+
     def has_no_news(self, ends: Offsets) -> bool:
         """Tells whether a look for all queries has seen just these ends, a moment ago."""
         ...
@@ -161,6 +165,11 @@ class StreamProgress:
             self._idle.note(self, self._latest, self._shapes(), has_news=end is not start)
         self._idle_at = start if end is start else None
         return end
+
+    def note_batch(self) -> None:
+        """Records that Spark has begun a batch of the query, which may have records of other sources only."""
+        if self._idle is not None:
+            self._idle.note_batch()
 
     def _shapes(self) -> dict[str, idle.TopicShape]:
         """Returns what is known of the topics: a wait ends when one has other partitions, or was made again."""

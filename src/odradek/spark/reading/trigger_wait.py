@@ -12,7 +12,7 @@ costs CPU whether records come or not.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from odradek.model.errors import OdradekError
@@ -36,7 +36,8 @@ _SHAPES_EVERY_S: Final = 10.0
 class TriggerWait:
     """The wait of one source, for its own records and those of other topics of its query.
 
-    Spark asks the sources of a query one after another. So one of them waits for all, and the others do not wait.
+    Spark asks the sources of a query one after another. So one of them waits for all, and the others do not wait. They may be in
+    processes of their own: that they have records left from an earlier batch is seen by the batches that the query begins.
     """
 
     def __init__(
@@ -56,11 +57,26 @@ class TriggerWait:
         self._beside: list[TopicPartition] = []
         self._shapes_at: float | None = None
         self._news_at = clock.monotonic()
+        self._expects_batch = False
+        """This source has something to read, or records have come to a topic beside."""
+        self._may_be_behind = False
+        """The query has begun a batch for which this source has seen no reason."""
+        self._seen: Offsets = {}
+        """The ends that the last look has seen."""
 
     def note(self, source: object, ends: Offsets, shapes: Shapes, *, has_news: bool) -> None:
         """Records whether a look found something to read."""
         if has_news:
-            self._news_at = self._clock.monotonic()
+            self._note_news()
+
+    def note_batch(self) -> None:
+        """Records that the query has begun a batch. Unless records came for it, another source has more than a batch reads."""
+        self._may_be_behind = not self._expects_batch
+        self._expects_batch = False
+
+    def _note_news(self) -> None:
+        self._news_at = self._clock.monotonic()
+        self._expects_batch = True
 
     def has_no_news(self, ends: Offsets) -> bool:
         """Returns False: no other query looks for this one."""
@@ -68,21 +84,27 @@ class TriggerWait:
 
     def wait(self, source: object, ends: Offsets, shapes: Shapes) -> None:
         """Returns soon after a partition of `ends`, or of the topics beside, ends elsewhere; after the wait; or when no broker
-        answers: the source then asks itself, and says what is wrong.
+        answers: the source then asks itself, and says what is wrong. Returns at once while others of its query have more to read.
         """
+        may_be_behind, self._may_be_behind, self._expects_batch = self._may_be_behind, False, False
         deadline = self._clock.monotonic() + self._wait_s
         try:
             partitions = [*ends, *self._partitions_beside()]
-            known: Offsets | None = None
-            while known is None or self._pause_until(deadline):
-                present = self._catalog.offsets(dict.fromkeys(partitions, LATEST))
-                known = known or {**present, **ends}
-                if present != known:
-                    self._news_at = self._clock.monotonic()
-                    self._pause(GATHER_S)
-                    return
+            seen_before, present = self._seen, self._look(partitions)
+            if may_be_behind and present == seen_before:
+                return
+            known = {**present, **ends}
+            while present == known and self._pause_until(deadline):
+                present = self._look(partitions)
+            if present != known:
+                self._note_news()
+                self._pause(GATHER_S)
         except (OdradekError, OSError) as error:
             log.debug("no broker says where topics end: %s", error)
+
+    def _look(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        self._seen = self._catalog.offsets(dict.fromkeys(partitions, LATEST))
+        return self._seen
 
     def _pause_until(self, deadline: float) -> bool:
         """Pauses until the next look; returns whether there is one before the deadline."""

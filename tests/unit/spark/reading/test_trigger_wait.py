@@ -13,6 +13,7 @@ from odradek.model.ids import TopicPartition
 from odradek.spark.options.option_table import Use
 from odradek.spark.options.options import read_options
 from odradek.spark.reading.idle import LOOK_EVERY_S
+from odradek.spark.reading.offsets import StreamOffset
 from odradek.spark.reading.progress import StreamProgress
 from odradek.spark.reading.trigger_wait import GATHER_S, LOOK_EVERY_LEAST_S, TriggerWait
 
@@ -123,6 +124,77 @@ def test_a_query_that_has_read_everything_waits_at_its_second_look() -> None:
     hands.events.append((100.2, ends(logs, A, 9)))
     assert progress.latest(read, None).next_offsets == {A: 9}
     assert 100.2 <= hands.now < 100.3
+
+
+@dataclass
+class TwoSources:
+    """A query of two topics as Spark runs it: each trigger asks both, and commits the batch before where it begins one.
+
+    The source of `t` waits for both. That of `u` reads at most ten records in a batch.
+    """
+
+    logs: Logs
+    hands: Hands = field(default_factory=Hands)
+    batches: list[dict[TopicPartition, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        options = {"kafka.bootstrap.servers": "h:1", "startingOffsets": "earliest"}
+        options |= {"partitionDiscoveryIntervalMs": "0", "offsetPollIntervalMs": "0"}
+        waits = (wait_of(self.logs, self.hands, "u"), None)
+        self.sources = [
+            StreamProgress(
+                read_options({**options, "subscribe": topic}, Use.STREAM_READ),
+                self.logs,
+                self.hands,
+                self.hands.pause,
+                wait,
+            )
+            for topic, wait in zip("tu", waits, strict=True)
+        ]
+        self.offsets = [source.initial() for source in self.sources]
+
+    def trigger(self) -> float:
+        """Returns how long the sources have waited."""
+        began_at = self.hands.now
+        asked = zip(self.sources, self.offsets, (None, 10), strict=True)
+        ends = [source.latest(offset, limit) for source, offset, limit in asked]
+        if ends != self.offsets:
+            self.offsets = ends
+            self.batches.append({at: end for offset in ends for at, end in offset.next_offsets.items()})
+            if len(self.batches) > 1:
+                for source in self.sources:
+                    source.note_batch()
+        return self.hands.now - began_at
+
+
+def test_a_source_does_not_wait_while_another_one_has_records_left_from_earlier_batches() -> None:
+    query = TwoSources(Logs({A: (0, 5), B: (0, 75)}))
+    waited_s = [query.trigger() for _ in range(8)]
+    assert [batch[B] for batch in query.batches] == [10, 20, 30, 40, 50, 60, 70, 75]
+    assert sum(waited_s) <= 2 * WAIT_S, "it has to see a batch begin that it did not expect"
+    assert waited_s[-1] == 0
+    assert query.trigger() == 0, "it does not know yet that all is read"
+    assert query.trigger() == pytest.approx(WAIT_S)
+    assert len(query.batches) == 8
+
+
+def test_a_source_goes_on_waiting_for_records_of_others_that_its_looks_have_missed() -> None:
+    query = TwoSources(Logs({A: (0, 5), B: (0, 5)}))
+    while not query.trigger():
+        pass
+    query.trigger()
+    read, query.sources[1].latest = query.sources[1].latest, lambda *asked: arriving()  # type: ignore[method-assign]
+
+    def arriving() -> StreamOffset:
+        query.logs.spans[B] = (0, 6)
+        return read(query.offsets[1], 10)
+
+    assert query.trigger() == pytest.approx(WAIT_S)
+    assert query.batches[-1] == {A: 5, B: 6}
+    query.hands.events.append((query.hands.now + 0.2, ends(query.logs, B, 7)))
+    query.sources[1].latest = read  # type: ignore[method-assign]
+    assert 0.2 <= query.trigger() < WAIT_S
+    assert query.batches[-1] == {A: 5, B: 7}
 
 
 def test_the_options_of_a_wait() -> None:
