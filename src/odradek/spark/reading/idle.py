@@ -14,7 +14,7 @@ import itertools
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -162,7 +162,11 @@ class EndsWatch:
                     self._is_polling = False
                     self._last_ends = {}
                     return
-            self._check(waiting, with_shapes=look % SHAPES_EVERY_LOOKS == 0)
+            try:
+                self._check(waiting, with_shapes=look % SHAPES_EVERY_LOOKS == 0)
+            except Exception:  # noqa: BLE001 - without this thread, records would wake no query of the process
+                log.exception("a look where topics end has failed: queries ask themselves")
+                self._wake(waiting)
 
     def _check(self, all_waiting: list[_Waiting], *, with_shapes: bool) -> None:
         partitions = {partition for waiting in all_waiting for partition in waiting.known}
@@ -178,9 +182,7 @@ class EndsWatch:
             log.debug(
                 "no broker says where topics end: %s", error
             )  # each query asks itself, and says what is wrong
-            self._note({})
-            for waiting in all_waiting:
-                waiting.moved.set()
+            self._wake(all_waiting)
             return
         self._note(ends)
         for waiting in all_waiting:
@@ -190,6 +192,12 @@ class EndsWatch:
                 waiting.moved.set()
             elif not all(shape.is_still(shapes.get(topic, shape)) for topic, shape in waiting.shapes):
                 waiting.moved.set()
+
+    def _wake(self, all_waiting: Iterable[_Waiting]) -> None:
+        """Ends waits after a look that has seen nothing."""
+        self._note({})
+        for waiting in all_waiting:
+            waiting.moved.set()
 
     def _note(self, ends: Offsets) -> None:
         with self._lock:

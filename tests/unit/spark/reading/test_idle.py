@@ -359,6 +359,32 @@ def test_a_look_that_fails_leaves_nothing_to_believe() -> None:
     steps.end()
 
 
+def test_a_look_that_fails_for_a_reason_of_ours_wakes_all_and_does_not_end_the_looks(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class BrokenLogs(SteppedLogs):
+        def offsets(self, questions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+            if self.is_down:
+                raise ZeroDivisionError
+            return super().offsets(questions)
+
+    logs, steps = BrokenLogs({A: (0, 5)}), Steps()
+    watch = EndsWatch(logs, steps.pause)
+    first = waiting(watch, {A: 5})
+    steps.look_until(lambda: bool(logs.asked))
+    logs.is_down = True
+    steps.look()
+    first.join(LONG_S)
+    assert watch.recent() == {}
+    assert "ZeroDivisionError" in caplog.text
+    logs.is_down = False
+    second = waiting(watch, {A: 4})
+    steps.look()
+    second.join(LONG_S)
+    assert not second.is_alive()
+    steps.end()
+
+
 def test_no_wait_where_time_itself_ends_a_batch() -> None:
     logs = Logs({A: (0, 5)})
     progress, watch = idle_stream(logs, minOffsetsPerTrigger="10")
