@@ -164,7 +164,7 @@ class EndsWatch:
                     return
             try:
                 self._check(waiting, with_shapes=look % SHAPES_EVERY_LOOKS == 0)
-            except Exception:  # noqa: BLE001 - without this thread, records would wake no query of the process
+            except Exception:  # without this thread, records would wake no query of the process
                 log.exception("a look where topics end has failed: queries ask themselves")
                 self._wake(waiting)
 

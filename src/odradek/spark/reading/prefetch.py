@@ -3,7 +3,7 @@
 A batch of few records costs more to hand to a worker of Spark's than to read. Where one process plans the batches of all
 queries, it reads such a batch itself, and fifty queries that read the same records fetch them once. What is not simple is left
 to a worker: a range that is large, or not all there, or whose topic has no id, and any error, which the worker then reports.
-A topic whose records do not come in time is left to workers for a while: each batch would wait here first, in vain.
+A topic whose records do not come in time is left to workers for a while: each batch would wait here first, for nothing.
 """
 
 from __future__ import annotations

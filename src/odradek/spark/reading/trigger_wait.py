@@ -36,8 +36,8 @@ _SHAPES_EVERY_S: Final = 10.0
 class TriggerWait:
     """The wait of one source, for its own records and those of other topics of its query.
 
-    Spark asks the sources of a query one after another. So one of them waits for all, and the others do not wait. They may be in
-    processes of their own: that they have records left from an earlier batch is seen by the batches that the query begins.
+    Spark asks the sources of a query one after another. So one of them waits for all, and the others do not wait. They may
+    be in processes of their own: only the batches that the query begins show that they have records left from earlier ones.
     """
 
     def __init__(
@@ -84,25 +84,25 @@ class TriggerWait:
 
     def wait(self, source: object, ends: Offsets, shapes: Shapes) -> None:
         """Returns soon after a partition of `ends`, or of the topics beside, ends elsewhere; after the wait; or when no broker
-        answers: the source then asks itself, and says what is wrong. Returns at once while others of its query have more to read.
+        answers: the source then asks itself, and says what is wrong. Returns at once while another source has more to read.
         """
         may_be_behind, self._may_be_behind, self._expects_batch = self._may_be_behind, False, False
         deadline = self._clock.monotonic() + self._wait_s
         try:
             partitions = [*ends, *self._partitions_beside()]
-            seen_before, present = self._seen, self._look(partitions)
+            seen_before, present = self._seen, self._present_ends(partitions)
             if may_be_behind and present == seen_before:
                 return
             known = {**present, **ends}
             while present == known and self._pause_until(deadline):
-                present = self._look(partitions)
+                present = self._present_ends(partitions)
             if present != known:
                 self._note_news()
                 self._pause(GATHER_S)
         except (OdradekError, OSError) as error:
             log.debug("no broker says where topics end: %s", error)
 
-    def _look(self, partitions: Iterable[TopicPartition]) -> Offsets:
+    def _present_ends(self, partitions: Iterable[TopicPartition]) -> Offsets:
         self._seen = self._catalog.offsets(dict.fromkeys(partitions, LATEST))
         return self._seen
 

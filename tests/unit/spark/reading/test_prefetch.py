@@ -175,7 +175,7 @@ def test_an_error_leaves_the_batch_to_a_worker_and_the_next_one_is_tried_again(e
 
 
 def test_a_topic_whose_records_do_not_come_in_time_is_left_to_workers_for_a_while() -> None:
-    """Where a connection takes longer than the wait, each batch would wait in vain, and connect again."""
+    """Where a connection takes longer than the wait, each batch would wait for nothing, and connect again."""
     hand = Hand()
     topics = Topics(error=KafkaError(ErrorCode.REQUEST_TIMED_OUT, "late"), hand=hand, fetch_s=PATIENCE_S)
     fetches = SharedFetches(topics.fetch, hand)
