@@ -1,4 +1,4 @@
-"""Clients that push their own metrics (KIP-714), unmodified: librdkafka, and Kafka's Java clients where they are there."""
+"""Unmodified clients that push their metrics (KIP-714): librdkafka, and if they are there franz-go and Kafka's Java clients."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from benchmarks.odradek_node import OdradekNode
 from benchmarks.peer import PeerAbsentError, cached_peer, free_port, java_program
 from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer
+from tests.interop.languages.prepare import LANGUAGES, AbsentError
 
 from odradek.cli.main import cli
 from odradek.client import Admin
@@ -143,6 +144,48 @@ def test_javas_producer_pushes(asking: tuple[str, str]) -> None:
     ended = pushing(metrics, "console-producer")
     assert ended is not None
     assert ended["has_ended"]
+
+
+def test_franz_go_pushes_its_metrics_and_those_of_the_application(asking: tuple[str, str]) -> None:
+    try:
+        command = LANGUAGES["franz"].ready()
+    except AbsentError as reason:
+        pytest.skip(f"absent: {reason}")
+    bootstrap, metrics = asking
+    with Admin(bootstrap) as admin:
+        admin.create_topics(["pushed-by-franz"])
+    work = {"topic": "pushed-by-franz", "group": "franz", "id": "franz-client", "values": ["a", "b", "c"]}
+    process = subprocess.Popen(
+        [*command, "push", bootstrap, json.dumps(work)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        name = "org.apache.kafka.consumer.node.request.latency.max"
+        shown = until_it_pushed(metrics, "franz-client", name, lambda: time.sleep(0.1))
+        printed, _ = process.communicate(timeout=SECONDS_MAX)
+    finally:
+        process.kill()
+        process.wait()
+    produced = json.loads(printed)["produced"]
+
+    assert shown["software"].startswith("kgo")
+    assert shown["address"] == "127.0.0.1"
+    assert has_ended(metrics, "franz-client"), "its last push ends it"
+    ended = pushing(metrics, "franz-client")
+    assert ended is not None
+    values = {
+        (metric["name"], tuple(sorted(metric["labels"].items()))): metric["value"]
+        for metric in ended["metrics"]
+    }
+    assert values["application.records", (("kind", "written"),)] == produced, "changes add up to the count"
+    assert values["org.apache.kafka.producer.connection.creation.total", ()] >= 1
+    assert values[name, (("node_id", "1"),)] > 0, "its fetches wait for records"
+    labels = f'client_id="franz-client",client_instance_id="{ended["client_instance_id"]}",kind="written"'
+    assert f"client_telemetry_application_records_total{{{labels}}} {produced}" in page(metrics, "/metrics")
+    words = ["broker", "clients", "--metrics", metrics, "--client", ended["client_instance_id"]]
+    assert "application.records" in CliRunner().invoke(cli, words).stdout
 
 
 def test_our_own_clients_push_and_know_their_id(asking: tuple[str, str]) -> None:

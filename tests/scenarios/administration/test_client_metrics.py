@@ -110,6 +110,7 @@ async def test_every_compression_is_read(scene: Any, codec: Codec) -> None:
     wire = await scene.connect()
     await subscribe(wire, "all", metrics="*")
     got = await get(wire)
+    assert got.requested_metrics == ["*", ""], "each client knows one of the two spellings of all metrics"
     metrics = compress(codec, payload())
     assert await push(wire, got, metrics, compression_type=int(codec)) is ErrorCode.NONE
     [instance] = broker.context.client_telemetry.instances.present(0.0)

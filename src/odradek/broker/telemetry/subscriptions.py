@@ -47,6 +47,16 @@ class Subscribed:
     """Beginnings of their names, sorted; `("*",)` for all."""
     interval_ms: int
 
+    @property
+    def requested(self) -> tuple[str, ...]:
+        """The beginnings as a client is asked for them.
+
+        All metrics have two spellings: `*`, which Kafka's brokers send and Java's client and librdkafka know, and the empty
+        beginning of the protocol's definition, which is all that franz-go knows. Both together are right for each of them: who
+        does not know a whole answer of `*` compares beginnings, and every name begins with the empty one.
+        """
+        return (ALL_METRICS, "") if self.metrics == (ALL_METRICS,) else self.metrics
+
     def wants(self, metric: str) -> bool:
         return self.metrics == (ALL_METRICS,) or metric.startswith(self.metrics)
 

@@ -36,7 +36,7 @@ def handle(
         push_interval_ms=instance.subscribed.interval_ms,
         telemetry_max_bytes=broker.config.metrics.telemetry_max_bytes,
         delta_temporality=True,
-        requested_metrics=list(instance.subscribed.metrics),
+        requested_metrics=list(instance.subscribed.requested),
     )
 
 

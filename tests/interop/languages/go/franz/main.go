@@ -6,9 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"os"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -38,6 +41,7 @@ func main() {
 	commands := map[string]func(context.Context, string, arguments) any{
 		"produce": produce, "consume": consume, "group": group, "rebalance": rebalance,
 		"transact": transact, "copy": copyInTransactions, "admin": admin, "logins": logins,
+		"push": push,
 	}
 	answer := commands[os.Args[1]](ctx, os.Args[2], given)
 	text, err := json.Marshal(answer)
@@ -231,6 +235,38 @@ func copyInTransactions(ctx context.Context, bootstrap string, given arguments) 
 		}
 	}
 	return map[string]any{"copied": copied}
+}
+
+// push writes and reads as a member until its input ends. The client pushes its metrics, and one of the application (KIP-1076).
+func push(ctx context.Context, bootstrap string, given arguments) any {
+	var produced atomic.Int64
+	ofApplication := func() iter.Seq[kgo.Metric] {
+		return func(yield func(kgo.Metric) bool) {
+			yield(kgo.Metric{
+				Name: "application.records", Type: kgo.MetricTypeSum, ValueInt: produced.Load(),
+				Attrs: map[string]any{"kind": "written"},
+			})
+		}
+	}
+	working := member(bootstrap, given, kgo.ClientID(given.ID), kgo.UserMetricsFn(ofApplication))
+	inputEnds := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(io.Discard, os.Stdin)
+		inputEnds <- err
+	}()
+	for {
+		must(working.ProduceSync(ctx, records(given.Topic, given.Values)...).FirstErr())
+		produced.Add(int64(len(given.Values)))
+		take(ctx, working, len(given.Values))
+		must(working.CommitUncommittedOffsets(ctx))
+		select {
+		case err := <-inputEnds:
+			must(err)
+			working.CloseAllowingRebalance()
+			return map[string]any{"produced": produced.Load()}
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 func admin(ctx context.Context, bootstrap string, given arguments) any {
