@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,30 @@ def test_rows_that_there_are_none_of() -> None:
     known = ROWS.read([None, None])
     assert known is not None
     assert (known[0].to_pylist(), known[1].tolist()) == ([None, None], [0, 0])
+
+
+def test_long_texts_come_back_and_take_no_more_memory_than_a_few_times_their_size() -> None:
+    kind = pa.struct([("name", pa.string()), ("age", pa.int32()), ("data", pa.binary())])
+    rows = TableRows(kind, has_time=True)
+    values: list[Any] = [
+        {
+            "name": None if number % 7 == 0 else f"{number}é" * (number % 900),
+            "age": number,
+            "data": None if number % 5 == 0 else b"%d" % number * (number % 800),
+        }
+        for number in range(2_000)
+    ]
+    written = rows.written(pa.array(values, kind), np.arange(2_000))
+    byte_count = sum(map(len, filter(None, written)))
+    tracemalloc.start()
+    try:
+        known = rows.read(written)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert known is not None
+    assert known[0].to_pylist() == values
+    assert peak_bytes < 6 * byte_count
 
 
 @pytest.mark.parametrize(

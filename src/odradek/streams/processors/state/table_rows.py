@@ -37,6 +37,8 @@ _TAGS: Final = {
     pa.bool_(): b"1",
 }
 _BYTES_AT_ONCE: Final = 1 << 28
+_SHORT_TEXT_BYTES: Final = 32
+"""The mean length up to which texts are gathered byte by byte, with two numbers for each byte; longer ones are joined."""
 
 
 class _UnlikeRowsError(Exception):
@@ -208,8 +210,15 @@ class _RowReader:
         total = int(ends[-1])
         if total > _TEXT_BYTES_MAX:
             raise _UnlikeRowsError
-        content = self.data[np.arange(total) + np.repeat(begins - ends[:-1], lengths)]
+        if total <= _SHORT_TEXT_BYTES * len(lengths):
+            content = pa.py_buffer(self.data[np.arange(total) + np.repeat(begins - ends[:-1], lengths)])
+        else:
+            data, bounds = (
+                self.data.data,
+                zip(begins.tolist(), (begins + lengths).tolist(), strict=True),
+            )
+            content = pa.py_buffer(b"".join([data[begin:end] for begin, end in bounds]))
         texts = pa.BinaryArray.from_buffers(
-            pa.binary(), len(lengths), [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(content)]
+            pa.binary(), len(lengths), [None, pa.py_buffer(ends.astype(np.int32)), content]
         )
         return pc.if_else(pa.array(is_null), pa.scalar(None, pa.binary()), texts) if is_null.any() else texts
