@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,7 +13,9 @@ from odradek.broker.coordinators.transaction_markers import LocalMarkers, by_ima
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.replication.partition import Partition
+from odradek.runtime.prompt import PromptFuture
 from odradek.shards import Moment, Outcome, Shard
+from odradek.shards.held import answer_request
 from odradek.storage.log.log import Log
 from odradek.transactions import decisions
 from odradek.transactions.decisions import TransactionChange
@@ -89,29 +90,30 @@ def decisions_forgotten_by_recovery() -> Patches:
 
 @mutant("markers are written before the decision is durable", _SCENARIO)
 def markers_before_the_decision() -> Patches:
-    real = Shard._released
+    real = Shard._hold
 
-    def released(self: Shard[Any], outcome: Outcome[Any]) -> Any:
+    def hold(self: Shard[Any], outcome: Outcome[Any], waiting: PromptFuture[Any], **how: Any) -> None:
         if isinstance(self._machine, TransactionMachine):
             for reply in outcome.answers:
-                self._requests.answer(reply)
+                answer_request(reply)
             outcome = outcome._replace(answers=())
-        return real(self, outcome)
+        real(self, outcome, waiting, **how)
 
-    yield patch.object(Shard, "_released", released)
+    yield patch.object(Shard, "_hold", hold)
 
 
 @mutant("a client learns of a decision that is not durable", _SCENARIO)
 def answer_before_the_decision() -> Patches:
-    real = Shard._released
+    real = Shard._hold
 
-    def released(self: Shard[Any], outcome: Outcome[Any]) -> Any:
-        real(self, outcome._replace(reply=None))
-        response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        response.set_result(outcome.reply)
-        return response
+    def hold(self: Shard[Any], outcome: Outcome[Any], waiting: PromptFuture[Any], **how: Any) -> None:
+        if how.get("is_deferred"):
+            real(self, outcome, waiting, **how)
+            return
+        real(self, outcome._replace(reply=None), PromptFuture(), **how)
+        waiting.set_result(outcome.reply)
 
-    yield patch.object(Shard, "_released", released)
+    yield patch.object(Shard, "_hold", hold)
 
 
 @mutant("a late EndTxn is taken for one of the transaction under way", _SCENARIO)
