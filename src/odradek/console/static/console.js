@@ -84,6 +84,29 @@
     });
   }
 
+  // Copying a key or a value as it is shown, as text alone. Where the clipboard has no API (pages that are neither https nor of
+  // this machine) or refuses, the text is selected and the browser's own command copies it; if that fails, too, the reader can.
+  function copySelected(shown, text) {
+    getSelection().selectAllChildren(shown);
+    const asText = (event) => { event.clipboardData.setData("text/plain", text); event.preventDefault(); };
+    document.addEventListener("copy", asText, { once: true });
+    const isCopied = document.execCommand("copy");
+    document.removeEventListener("copy", asText);
+    return isCopied;
+  }
+  for (const button of document.querySelectorAll("[data-copy]")) {
+    const shown = document.getElementById(button.dataset.copy);
+    const status = document.getElementById(`${button.dataset.copy}-copied`);
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      const text = shown.textContent.replace(/\n$/, "");
+      let isCopied = true;
+      status.textContent = "";
+      try { await navigator.clipboard.writeText(text); } catch { isCopied = copySelected(shown, text); }
+      status.textContent = isCopied ? button.dataset.copied : button.dataset.selected;
+    });
+  }
+
   // Keys: an element with `data-key` is reached by that key ("/" goes to the search); Escape leaves a field.
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
