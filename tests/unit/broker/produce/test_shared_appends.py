@@ -387,6 +387,32 @@ async def test_answers_that_come_later_are_passed_on_and_given_up_with_their_cli
     assert answers[3].cancelled()
 
 
+async def test_work_of_a_client_that_left_before_it_began_ends_after_its_first_step(
+    world: World, appends: SharedAppends
+) -> None:
+    """A task that never makes a step leaves coroutines unawaited."""
+    steps: list[str] = []
+
+    async def work() -> Chunks | None:
+        steps.append("began")
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            steps.append("ended")
+            raise
+        return None
+
+    async def finish(response: Awaitable[Chunks | None]) -> Chunks | None:
+        return await response
+
+    assert Asked(world.partition, producer_id=9, producer_epoch=0, base_sequence=0).by_itself()
+    [reply] = gathered(appends, gap(world.partition, alone=lambda _: finish(work())))
+    reply.cancel()
+    for _ in range(4):
+        await round_over()
+    assert steps == ["began", "ended"]
+
+
 async def test_an_unexpected_error_reaches_the_connections(world: World, appends: SharedAppends) -> None:
     def broken(_: Asked) -> Awaitable[Chunks | None]:
         raise ValueError("a bug")
