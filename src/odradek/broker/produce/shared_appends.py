@@ -287,7 +287,8 @@ def _copy(reply: SingleReply, later: SingleReply | asyncio.Future[Chunks | None]
 
 
 def _give_up(later: SingleReply | asyncio.Future[Chunks | None], reply: SingleReply) -> None:
-    if reply.cancelled():  # after the first step of the work: a task that makes none leaves its coroutine unawaited
+    if reply.cancelled():
+        # After the first step of the work: a task that makes none leaves its coroutine unawaited.
         asyncio.get_running_loop().call_soon(later.cancel)
 
 
