@@ -22,6 +22,7 @@ from odradek.model.lazy import lazy
 from odradek.pipelines.admission import Approvals, ProgramAdmission
 from odradek.pipelines.lifecycle import RestartPolicy
 from odradek.runtime.real_clock import SystemClock, SystemEntropy
+from odradek.runtime.real_process import usable_cpu_count
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def serve(
         servers=bootstrap,
         client=client_arguments(name),
         state_directory=directory,
-        policy=RestartPolicy(starting_count_max=os.cpu_count() or 1, process_count_max=processes_max),
+        policy=RestartPolicy(starting_count_max=usable_cpu_count(), process_count_max=processes_max),
         name=name,
         metrics=metrics,
     )

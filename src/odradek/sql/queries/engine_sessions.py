@@ -8,6 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from odradek.model.lazy import lazy
+from odradek.runtime import real_process
 from odradek.runtime.real_clock import SystemClock
 from odradek.spark.engine.jvm import BRIEF, JAVA_OPTIONS
 from odradek.spark.engine.own_session import DIRECTORIES
@@ -84,7 +85,8 @@ def session_settings(task_count: int) -> dict[str, str]:
     `task_count`: the tasks that run side by side; 0: two for each core, because a task of a small batch waits for its Python
     worker, and that for the broker.
     """
-    return {**_SETTINGS, "spark.master": f"local[{task_count or TASKS_OF_A_CORE * (os.cpu_count() or 1)}]"}
+    count = task_count or TASKS_OF_A_CORE * real_process.usable_cpu_count()
+    return {**_SETTINGS, "spark.master": f"local[{count}]"}
 
 
 class EngineSessions:

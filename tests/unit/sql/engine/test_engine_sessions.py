@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from odradek.model.errors import ConfigError
+from odradek.runtime import real_process
 from odradek.sql.queries.engine_sessions import session_settings
 from odradek.sql.server.properties import SERVER_SETTINGS, PropertyUse
 
@@ -14,7 +13,7 @@ from odradek.sql.server.properties import SERVER_SETTINGS, PropertyUse
 def test_the_engine_runs_two_tasks_on_each_core_unless_a_number_is_set(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    monkeypatch.setattr(real_process, "usable_cpu_count", lambda: 3)
     assert session_settings(0)["spark.master"] == "local[6]"
     assert session_settings(4) == {**session_settings(0), "spark.master": "local[4]"}
 
