@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.interop
 TOPIC, MASKED = "copied", "masked"
 SSN = "078-05-1120"
-EVIL = '</pre><script>window.ran = true</script>"\'<img src=x onerror=alert(1)>'
+EVIL = "</pre><script>window.ran = true</script>\"'<img src=x onerror=alert(1)>"
 KEY = f"key {EVIL}"
 LONG = "x" * 100_000
 VALUES = (EVIL, LONG, "first\u202e\n  second\n")

@@ -236,7 +236,9 @@ async def test_a_response_is_made_of_what_comes_later_or_of_its_error(
     assert decode_response(FETCH, 11, b"".join(await reply)[4:]) == (9, expected)
 
 
-async def test_what_cannot_be_made_into_a_response_ends_the_wait_and_a_given_up_wait_ends_its_source() -> None:
+async def test_what_cannot_be_made_into_a_response_ends_the_wait_and_a_given_up_wait_ends_its_source() -> (
+    None
+):
     source: PromptFuture[int] = PromptFuture()
     api = answering(FETCH, lambda: LaterResponse(source, session))
     reply: Any = dispatcher(api).handle(PEER, frame("Fetch", 11, FetchRequest()))

@@ -65,7 +65,9 @@ def answer(planner: ModuleType, reader: Reader) -> tuple[list[Any], int, io.Byte
     asked.seek(0)
     planner.partitions_func(reader, None, SCHEMA, 1_000, asked, answered)
     answered.seek(0)
-    partitions = [planner.pickleSer.loads(answered.read(read_int(answered))) for _ in range(read_int(answered))]
+    partitions = [
+        planner.pickleSer.loads(answered.read(read_int(answered))) for _ in range(read_int(answered))
+    ]
     return [partition.value for partition in partitions], read_int(answered), answered
 
 
