@@ -138,7 +138,7 @@ def test_a_member_learns_which_tags_it_lacks_if_it_knows_that_status() -> None:
         entry for entry in response.status or () if entry.status_code == StatusCode.MISSING_CLIENT_TAGS
     ]
     assert "[rack]" in status.status_detail
-    world.beat(client, caller=replace(CALLER, api_version=0))
+    world.beat(client, caller=CALLER._replace(api_version=0))
     assert StatusCode.MISSING_CLIENT_TAGS not in client.status
     world.beat(client, client_tags=[KeyValue(key=key, value="a") for key in ("zone", "rack")])
     assert StatusCode.MISSING_CLIENT_TAGS not in client.status
