@@ -25,7 +25,7 @@ _MAY_HAVE_ONE: Final = re.compile(r"""(?<!\bself)(?<!\bcls)\s*\._|["']_""")
 
 
 def accesses(root: Path) -> Iterator[str]:
-    """Where each is."""
+    """Yields the place and the text of each private access in the tests."""
     for path in sorted((root / "tests").rglob("*.py")):
         where = path.relative_to(root).as_posix()
         if where.startswith("tests/lint/") or where.endswith(_PLANTED):

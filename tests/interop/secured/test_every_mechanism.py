@@ -70,7 +70,7 @@ class Attempt:
     token_file: Path
 
     def for_python(self) -> dict[str, Any]:
-        """As aiokafka and kafka-python have it; without the certificate."""
+        """Returns the settings of aiokafka and kafka-python for this login, without the certificate."""
         login: dict[str, Any] = {"sasl_plain_username": self.user, "sasl_plain_password": self.password}
         return {"security_protocol": "SASL_SSL", "sasl_mechanism": self.mechanism, **login}
 

@@ -47,7 +47,23 @@ class Controller:
         self.nodes: dict[int, Node] = {}
         self.topics: dict[str, TopicImage] = {}
         self.version = 0
-        self.grants = True
+        self._grants = True
+        self._withheld: dict[LeaderRole, IsrProposal] = {}
+        """The proposals that wait until this controller grants again, as a broker brings its own until they are answered."""
+
+    @property
+    def grants(self) -> bool:
+        """Whether proposals are granted. Those that came meanwhile are granted when this becomes true, if they are still wanted."""
+        return self._grants
+
+    @grants.setter
+    def grants(self, grants: bool) -> None:
+        self._grants = grants
+        if grants:
+            withheld, self._withheld = self._withheld, {}
+            for leader, proposal in withheld.items():
+                if leader.wants(proposal):
+                    self.propose(leader, proposal)
 
     def image(self) -> ClusterImage:
         brokers = tuple(
@@ -97,7 +113,8 @@ class Controller:
         await self.tell(*response)
 
     def propose(self, leader: LeaderRole, proposal: IsrProposal) -> None:
-        if not self.grants:
+        if not self._grants:
+            self._withheld[leader] = proposal
             return
         topic = self.topics[leader.name.topic]
         states = list(topic.partitions)

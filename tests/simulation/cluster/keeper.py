@@ -51,7 +51,7 @@ class ClusterKeeper:
 
     @property
     def life(self) -> HostLifetime | None:
-        """Of a process that exists, started or not."""
+        """Returns the life of the broker's process, started or not; None while there is none."""
         life = self.host.current
         return life if life is not None and life.is_alive else None
 

@@ -200,7 +200,7 @@ async def test_replies_that_lead_to_more_flushes_leave_the_loop_to_others_in_bet
 async def test_the_replies_of_many_groups_are_settled_in_parts(
     tmp_path: Path, appends: SharedAppends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With acks=all a flush of the disk acknowledges all that was appended meanwhile."""
+    """A flush of the disk acknowledges all that was appended meanwhile with acks=all."""
     monkeypatch.setattr(shared_appends, "GATHERED_MAX", 4)
     world = World(tmp_path)
     world.lead(ME, replicas=(ME,))
