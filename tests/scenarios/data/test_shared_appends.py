@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.kit.append_sizes import append_sizes
 from tests.kit.waiting import until
 from tests.scenarios.one_broker import Scene, Wire, batch_of, produce_request
 
 from odradek.model.errors import ErrorCode
 from odradek.net.outgoing import Outgoing
 from odradek.records import Codec, engine
-from odradek.replication.leader_role import LeaderRole
 from odradek.runtime.turns import Turn
-from odradek.storage.log.results import AppendResult
 
 pytestmark = pytest.mark.skipif(
     engine.compiled() is None, reason="without a compiler Produce has the general way alone"
@@ -24,15 +23,7 @@ PRODUCER = 2**40
 @pytest.fixture
 def group_sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many batches each append of a leader had."""
-    sizes: list[int] = []
-    real = LeaderRole.append
-
-    def append(self: LeaderRole, batches: Any, **how: Any) -> AppendResult:
-        sizes.append(len(batches))
-        return real(self, batches, **how)
-
-    monkeypatch.setattr(LeaderRole, "append", append)
-    return sizes
+    return append_sizes(monkeypatch)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.append_sizes import append_sizes
 from tests.unit.replication.role_world import ME, NOW_MS, TWO, World, batches
 
 from odradek.broker.produce import shared_appends
@@ -97,15 +98,7 @@ def appends(figures: Persisted) -> SharedAppends:
 @pytest.fixture
 def group_sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many batches each append of a leader had."""
-    sizes: list[int] = []
-    real = LeaderRole.append
-
-    def append(self: LeaderRole, batches: Any, **how: Any) -> AppendResult:
-        sizes.append(len(batches))
-        return real(self, batches, **how)
-
-    monkeypatch.setattr(LeaderRole, "append", append)
-    return sizes
+    return append_sizes(monkeypatch)
 
 
 def gathered(appends: SharedAppends, *requests: Asked) -> list[SingleReply]:
