@@ -53,7 +53,7 @@ class Controller:
 
     @property
     def grants(self) -> bool:
-        """Whether proposals are granted. Those that came meanwhile are granted when this becomes true, if they are still wanted."""
+        """Tells whether proposals are granted. When it becomes true, those that came before and are still wanted are, too."""
         return self._grants
 
     @grants.setter
