@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SEEDS  ?= 200
 CLUSTER_SEEDS ?= 2000
-JOBS   ?= 3
+JOBS   ?= 4
 MINUTES ?= 30
 SECURE_MINUTES ?= 10
 FLAKES ?= 5
@@ -47,7 +47,7 @@ $(READY): pyproject.toml setup.py requirements/dev.txt requirements/pipeline.txt
 demo: $(READY) ## 336,776 flights through a broker and a Spark pipeline that is killed once: table, chart, archive, checked totals
 	@$(BIN)/python examples/flights/demo.py
 
-test: $(READY) ## every test that CI runs, JOBS=3 at a time: some of them wait
+test: $(READY) ## every test that CI runs, JOBS=4 at a time: some of them wait
 	-@$(BIN)/python -m odradek.spark.engine.class_archive_writer # so that the many JVMs of the tests start faster
 	$(PYTEST) --durations 60
 
