@@ -1,4 +1,4 @@
-"""The asynchronous admin client."""
+"""The asynchronous admin client: a method for each administrative call. What it sends is in `*_calls.py`, by resource."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from odradek.client.admin import acls as acl_requests
-from odradek.client.admin import delegation_tokens, groups, quotas, requests, transactions, users
+from odradek.client.admin import delegation_tokens, quotas, users
 from odradek.client.admin.arguments import checks_arguments
-from odradek.client.admin.calls import AlreadyDone, Failures
+from odradek.client.admin.calls import Failures
+from odradek.client.admin.cluster_calls import ClusterCalls
 from odradek.client.admin.delegation_tokens import IssuedToken
-from odradek.client.admin.described_groups import described_groups
-from odradek.client.admin.group_changes import GroupChanges
+from odradek.client.admin.group_calls import GroupCalls
 from odradek.client.admin.group_descriptions import GroupDescription, GroupListing
 from odradek.client.admin.quorum import (
-    UNREGISTERED,
     QuorumDescription,
-    describe_quorum,
-    unregister_broker,
 )
 from odradek.client.admin.quotas import QuotaChanges, QuotaEntity
-from odradek.client.admin.reassignments import ReassignmentDescription, list_reassignments, reassign
+from odradek.client.admin.reassignments import ReassignmentDescription
 from odradek.client.admin.session import AdminSession
+from odradek.client.admin.topic_calls import TopicCalls
 from odradek.client.admin.transaction_calls import TransactionCalls
 from odradek.client.admin.transaction_descriptions import (
     FeatureDescription,
@@ -44,28 +42,19 @@ from odradek.client.admin.types import (
     TopicDescription,
 )
 from odradek.client.admin.users import UserChanges
-from odradek.client.consumer.offset_lookup import OffsetAndTimestamp, find_offsets
+from odradek.client.consumer.offset_lookup import OffsetAndTimestamp
 from odradek.client.groups.values import (
     CommittedOffsets,
     OffsetsToCommit,
 )
-from odradek.client.network.errors import WrongArgumentError
 from odradek.client.settings.options import AdminOptions
 from odradek.client.settings.settings import AdminSettings
 from odradek.client.settings.shown_settings import with_settings
 from odradek.client.transactions.prepared import TransactionIdentity
-from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.model.public import public
 from odradek.runtime.ports import Clock, Entropy
 from odradek.security.acls import Acl, AclFilter
-
-_CREATED = AlreadyDone(code=ErrorCode.TOPIC_ALREADY_EXISTS, result=lambda name: CreatedTopic(name=name))
-_DELETED = AlreadyDone(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, result=lambda name: None)
-
-_ISOLATIONS = (0, 1)
-NO_SUCH_RECORD = OffsetAndTimestamp(offset=-1)
-"""Answer to a time after the last record."""
 
 
 @public("odradek")
@@ -86,7 +75,9 @@ class AsyncAdmin:
         **settings: Unpack[AdminOptions],
     ) -> None:
         self._session = AdminSession(AdminSettings.of(bootstrap_servers, dict(settings)), clock, entropy)
-        self._groups = GroupChanges(self._session)
+        self._topics = TopicCalls(self._session)
+        self._cluster = ClusterCalls(self._session)
+        self._groups = GroupCalls(self._session)
         self._transactions = TransactionCalls(self._session)
 
     @classmethod
@@ -117,46 +108,27 @@ class AsyncAdmin:
         self, topics: Iterable[NewTopic | str], *, validate_only: bool = False, timeout_s: float | None = None
     ) -> dict[str, CreatedTopic]:
         """Create topics; a plain name gets the broker's defaults."""
-        wanted = {topic.name: topic for topic in map(_new_topic, topics)}
-        created_topics: dict[str, CreatedTopic] = await self._session.each(
-            "create_topics",
-            wanted,
-            timeout_s,
-            lambda some, left_s: requests.create_topics(some, validate_only, left_s),
-            already=None if validate_only else _CREATED,
-        )
-        return created_topics
+        return await self._topics.create(topics, validate_only, timeout_s)
 
     async def delete_topics(self, topics: Iterable[str], *, timeout_s: float | None = None) -> None:
         """Delete topics and all their records."""
-        await self._session.each(
-            "delete_topics", dict.fromkeys(topics), timeout_s, requests.delete_topics, already=_DELETED
-        )
+        await self._topics.delete(topics, timeout_s)
 
     async def create_partitions(
         self, totals: Mapping[str, int], *, validate_only: bool = False, timeout_s: float | None = None
     ) -> None:
         """Raise the number of partitions of each topic to the given total."""
-        await self._session.each(
-            "create_partitions",
-            totals,
-            timeout_s,
-            lambda some, left_s: requests.create_partitions(some, validate_only, left_s),
-        )
+        await self._topics.create_partitions(totals, validate_only, timeout_s)
 
     async def list_topics(self, *, internal: bool = False, timeout_s: float | None = None) -> list[str]:
         """Returns the names of all topics, sorted; those that Kafka keeps for itself only with `internal`."""
-        response = await self._session.one("list_topics", timeout_s, requests.describe_topics(None))
-        return sorted(name for name, topic in response.results.items() if internal or not topic.internal)
+        return await self._topics.names(internal, timeout_s)
 
     async def describe_topics(
         self, topics: Iterable[str] | None = None, *, operations: bool = False, timeout_s: float | None = None
     ) -> dict[str, TopicDescription]:
         """Describes topics, by default all that this user may see; with `operations` also what it may do to each (KIP-430)."""
-        names = None if topics is None else list(dict.fromkeys(topics))
-        exchange = requests.describe_topics(names, operations)
-        response = await self._session.one("describe_topics", timeout_s, exchange)
-        return Failures("describe_topics", response.errors if names else {}).raise_or(response.results)
+        return await self._topics.describe(topics, operations, timeout_s)
 
     # -- settings
 
@@ -169,14 +141,7 @@ class AsyncAdmin:
         timeout_s: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """Returns all settings of each resource, by name; `synonyms`: with those that they go back to (KIP-226)."""
-        answers: dict[ConfigResource, dict[str, ConfigEntry]] = await self._session.each(
-            "describe_configs",
-            dict.fromkeys(resources),
-            timeout_s,
-            lambda some, _: requests.describe_configs(some, documentation, synonyms),
-            by=self._session.calls.by_config_owner,
-        )
-        return answers
+        return await self._cluster.describe_configs(resources, documentation, synonyms, timeout_s)
 
     async def alter_configs(
         self,
@@ -186,13 +151,7 @@ class AsyncAdmin:
         timeout_s: float | None = None,
     ) -> None:
         """Change the named settings and leave the others: a str sets, None goes back to the default."""
-        await self._session.each(
-            "alter_configs",
-            changes,
-            timeout_s,
-            lambda some, _: requests.alter_configs(some, validate_only),
-            by=self._session.calls.by_config_owner,
-        )
+        await self._cluster.alter_configs(changes, validate_only, timeout_s)
 
     # -- records and offsets
 
@@ -200,73 +159,40 @@ class AsyncAdmin:
         self, before: Mapping[TopicPartition, int], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
         """Delete the records below an offset (-1: all there are); returns where each partition now begins."""
-        wanted = {TopicPartition(*tp): offset for tp, offset in before.items()}
-        answers: dict[TopicPartition, int] = await self._session.each(
-            "delete_records", wanted, timeout_s, requests.delete_records, by=self._session.calls.by_leader
-        )
-        return answers
+        return await self._topics.delete_records(before, timeout_s)
 
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, isolation: int = 0, timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Returns offsets by time (milliseconds), or EARLIEST, LATEST, MAX_TIMESTAMP; offset -1 where no record is so new."""
-        await self.start()
-        limit_s = self._session.limit_s(timeout_s)
-        if isolation not in _ISOLATIONS:
-            raise WrongArgumentError(
-                f"list_offsets: isolation must be 0 (all records) or 1 (committed ones), not {isolation}"
-            )
-        questions = {TopicPartition(*tp): timestamp for tp, timestamp in wanted.items()}
-        answers = await find_offsets(self._session.cluster, questions, isolation=isolation, timeout_s=limit_s)
-        timestamps = {tp: offset or NO_SUCH_RECORD for tp, offset in answers.found.items()}
-        return Failures("list_offsets", answers.errors).raise_or(timestamps)
+        return await self._topics.offsets(wanted, isolation, timeout_s)
 
     # -- the cluster
 
     async def describe_cluster(self, *, timeout_s: float | None = None) -> ClusterDescription:
         """Describes the cluster: its brokers and its controller."""
-        await self.start()
-        limit_s = self._session.limit_s(timeout_s)
-        return requests.cluster_of(await self._session.cluster.metadata.refresh(limit_s))
+        return await self._cluster.describe(timeout_s)
 
     async def describe_cluster_operations(self, *, timeout_s: float | None = None) -> ClusterOperations:
         """Returns what this client may do to the cluster as a whole (KIP-430); None where the brokers do not say."""
-        exchange = requests.cluster_operations()
-        response = await self._session.one("describe_cluster_operations", timeout_s, exchange)
-        return requests.operations_in(response)
+        return await self._cluster.operations(timeout_s)
 
     async def describe_quorum(self, *, timeout_s: float | None = None) -> QuorumDescription:
         """Describes the quorum that decides about the cluster: its leader, its voters, and the brokers that follow it."""
-        description: QuorumDescription = (
-            await self._session.one("describe_quorum", timeout_s, describe_quorum())
-        ).results["quorum"]
-        return description
+        return await self._cluster.quorum(timeout_s)
 
     async def unregister_broker(self, broker: int, *, timeout_s: float | None = None) -> None:
         """Makes the cluster forget a broker that is down and will not return. BROKER_ID_NOT_REGISTERED: there is none.
 
         Its partitions keep their replicas on it until `reassign_partitions` moves them.
         """
-        await self._session.each(
-            "unregister_broker", {broker: None}, timeout_s, unregister_broker, already=UNREGISTERED
-        )
+        await self._cluster.unregister(broker, timeout_s)
 
     async def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, *, timeout_s: float | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
         """Returns the contents of each broker's data directories, of all brokers by default."""
-        await self.start()
-        limit_s = self._session.limit_s(timeout_s)
-        if brokers is None:
-            brokers = (await self._session.cluster.metadata.refresh(limit_s)).brokers
-        answers: dict[int, tuple[LogDirDescription, ...]] = await self._session.each(
-            "describe_log_dirs",
-            dict.fromkeys(brokers),
-            timeout_s,
-            requests.describe_log_dirs,
-            by=self._session.calls.by_itself,
-        )
-        return answers
+        return await self._cluster.log_dirs(brokers, timeout_s)
 
     # -- elections, features
 
@@ -274,29 +200,17 @@ class AsyncAdmin:
         self, partitions: Iterable[TopicPartition], *, unclean: bool = False, timeout_s: float | None = None
     ) -> dict[TopicPartition, bool]:
         """Give leadership back to preferred replicas (or, `unclean`, to any); returns False where it was so already."""
-        wanted = dict.fromkeys(TopicPartition(*tp) for tp in partitions)
-        answers: dict[TopicPartition, bool] = await self._session.each(
-            "elect_leaders",
-            wanted,
-            timeout_s,
-            lambda some, left_s: transactions.elect_leaders(some, unclean, left_s),
-        )
-        return answers
+        return await self._topics.elect_leaders(partitions, unclean, timeout_s)
 
     async def describe_features(self, *, timeout_s: float | None = None) -> dict[str, FeatureDescription]:
         """Returns the features that brokers know, and the levels that the cluster has agreed on."""
-        response = await self._session.one("describe_features", timeout_s, transactions.describe_features())
-        return dict(response.results)
+        return await self._cluster.features(timeout_s)
 
     async def update_features(
         self, levels: Mapping[str, int], *, validate_only: bool = False, timeout_s: float | None = None
     ) -> None:
         """Raise or lower finalized levels; they change together or not at all."""
-        current = {name: feature.finalized for name, feature in (await self.describe_features()).items()}
-        limit_s = self._session.limit_s(timeout_s)
-        exchange = transactions.update_features(levels, current, validate_only, limit_s)
-        response = await self._session.one("update_features", timeout_s, exchange)
-        Failures("update_features", response.errors).raise_or(response.results)
+        await self._cluster.update_features(levels, validate_only, timeout_s)
 
     # -- quotas, settings, directories
 
@@ -387,21 +301,13 @@ class AsyncAdmin:
     ) -> list[ConfigResource]:
         """Returns the resources with settings; groups and subscriptions to metrics, if they have settings of their own. Brokers
         before Kafka 4.1 list subscriptions alone: UNSUPPORTED_VERSION for other `kinds`, or for all."""
-        exchange = quotas.list_config_resources(list(kinds))
-        return list((await self._session.one("list_config_resources", timeout_s, exchange)).results)
+        return await self._cluster.config_resources(kinds, timeout_s)
 
     async def move_replicas(
         self, broker: int, paths: Mapping[TopicPartition, str], *, timeout_s: float | None = None
     ) -> None:
         """Begin to move partitions between data directories of a broker; `describe_log_dirs` shows how far they are."""
-        response = await self._session.each(
-            "move_replicas",
-            {broker: paths},
-            timeout_s,
-            lambda some, _: quotas.move_replicas(some[broker]).whole(broker),
-            by=self._session.calls.by_itself,
-        )
-        Failures("move_replicas", response[broker].errors).raise_or(response[broker].results)
+        await self._cluster.move_replicas(broker, paths, timeout_s)
 
     # -- groups
 
@@ -409,33 +315,17 @@ class AsyncAdmin:
         self, *, states: Sequence[str] = (), types: Sequence[str] = (), timeout_s: float | None = None
     ) -> list[GroupListing]:
         """Returns all groups, sorted; `states` (Stable, Empty, ...) and `types` (classic, consumer, share, streams) filter."""
-        answers = await self._session.everywhere(
-            "list_groups", timeout_s, lambda broker, _, __: groups.list_groups(broker, states, types)
-        )
-        return sorted(
-            (listing for listings in answers.values() for listing in listings),
-            key=lambda listing: str(listing.group_id),
-        )
+        return await self._groups.listings(states, types, timeout_s)
 
     async def describe_groups(
         self, group_ids: Iterable[str], *, timeout_s: float | None = None
     ) -> dict[str, GroupDescription]:
         """Describes groups, classic or not: their state, assignor and members."""
-        await self.start()
-        limit_s = self._session.limit_s(timeout_s)
-        return await described_groups(
-            self._session, self._session.by_group, list(dict.fromkeys(group_ids)), limit_s
-        )
+        return await self._groups.describe(group_ids, timeout_s)
 
     async def delete_groups(self, group_ids: Iterable[str], *, timeout_s: float | None = None) -> None:
         """Delete groups without members, and all their offsets."""
-        await self._session.each(
-            "delete_groups",
-            dict.fromkeys(group_ids),
-            timeout_s,
-            groups.delete_groups,
-            by=self._session.by_group,
-        )
+        await self._groups.delete(group_ids, timeout_s)
 
     async def list_group_offsets(
         self,
@@ -450,9 +340,7 @@ class AsyncAdmin:
         Offsets of a topic that was deleted and made again count no more, where brokers take topic ids (Kafka 4.1).
         `require_stable` waits for the end of transactions that commit some of them (KIP-447).
         """
-        limit_s = self._session.limit_s(timeout_s)
-        store = await self._session.offsets_of(group_id, limit_s)
-        return await store.fetch_by_ids(partitions, limit_s, require_stable=require_stable)
+        return await self._groups.offsets(group_id, partitions, require_stable, timeout_s)
 
     async def alter_group_offsets(
         self, group_id: str, offsets: OffsetsToCommit, *, timeout_s: float | None = None
@@ -583,18 +471,13 @@ class AsyncAdmin:
 
         `list_reassignments` shows what is under way. INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS.
         """
-        wanted = {TopicPartition(*tp): brokers for tp, brokers in replicas.items()}
-        await self._session.each("reassign_partitions", wanted, timeout_s, reassign)
+        await self._topics.reassign(replicas, timeout_s)
 
     async def list_reassignments(
         self, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, ReassignmentDescription]:
         """Returns all moves under way."""
-        return dict((await self._session.one("list_reassignments", timeout_s, list_reassignments())).results)
-
-
-def _new_topic(topic: NewTopic | str) -> NewTopic:
-    return NewTopic(topic) if isinstance(topic, str) else topic
+        return await self._topics.reassignments(timeout_s)
 
 
 checks_arguments(AsyncAdmin)

@@ -1,16 +1,22 @@
-"""Changes of groups by an administrator: their offsets, and their members."""
+"""Admin calls about groups: their descriptions, offsets and members."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from odradek.client.admin import groups
 from odradek.client.admin.calls import AlreadyDone, CallOutcome, Exchange, Failures
-from odradek.client.admin.described_groups import described_groups
-from odradek.client.admin.group_descriptions import GroupMemberDescription
+from odradek.client.admin.group_descriptions import (
+    SHARE,
+    GroupDescription,
+    GroupListing,
+    GroupMemberDescription,
+)
 from odradek.client.admin.session import AdminSession
-from odradek.client.groups.values import CommitFailedError, OffsetsToCommit, as_committable
+from odradek.client.groups.values import CommitFailedError, CommittedOffsets, OffsetsToCommit, as_committable
+from odradek.client.network.errors import PartialFailureError
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.protocol.messages.groups.leave_group import (
@@ -21,11 +27,54 @@ from odradek.protocol.messages.groups.leave_group import (
 )
 
 
-class GroupChanges:
-    """Sends each change to the group's coordinator."""
+class GroupCalls:
+    """Asks each group's coordinator; every broker lists the groups that it coordinates."""
 
     def __init__(self, session: AdminSession) -> None:
         self._session: Final = session
+
+    async def listings(
+        self, states: Sequence[str], types: Sequence[str], timeout_s: float | None
+    ) -> list[GroupListing]:
+        """Returns the groups of all brokers, sorted."""
+        answers = await self._session.everywhere(
+            "list_groups", timeout_s, lambda broker, _, __: groups.list_groups(broker, states, types)
+        )
+        return sorted(
+            (listing for listings in answers.values() for listing in listings),
+            key=lambda listing: str(listing.group_id),
+        )
+
+    async def describe(
+        self, group_ids: Iterable[str], timeout_s: float | None
+    ) -> dict[str, GroupDescription]:
+        """Describes groups of any kind."""
+        await self._session.start()
+        return await _described_groups(
+            self._session, list(dict.fromkeys(group_ids)), self._session.limit_s(timeout_s)
+        )
+
+    async def delete(self, group_ids: Iterable[str], timeout_s: float | None) -> None:
+        """Deletes groups without members."""
+        await self._session.each(
+            "delete_groups",
+            dict.fromkeys(group_ids),
+            timeout_s,
+            groups.delete_groups,
+            by=self._session.by_group,
+        )
+
+    async def offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None,
+        require_stable: bool,
+        timeout_s: float | None,
+    ) -> CommittedOffsets:
+        """Returns committed offsets, by default for all partitions."""
+        limit_s = self._session.limit_s(timeout_s)
+        store = await self._session.offsets_of(group_id, limit_s)
+        return await store.fetch_by_ids(partitions, limit_s, require_stable=require_stable)
 
     async def alter_offsets(self, group_id: str, offsets: OffsetsToCommit, timeout_s: float | None) -> None:
         """Commits offsets for a group without members."""
@@ -69,9 +118,8 @@ class GroupChanges:
         if instance_ids is None:
             await self._session.start()
             limit_s = self._session.limit_s(timeout_s)
-            session = self._session
-            description = (await described_groups(session, session.by_group, [group_id], limit_s))[group_id]
-            wanted = _present_members(description.members)
+            descriptions = await _described_groups(self._session, [group_id], limit_s)
+            wanted = _present_members(descriptions[group_id].members)
         else:
             wanted = _static_members(instance_ids)
 
@@ -98,6 +146,63 @@ class GroupChanges:
             by=self._session.by_group,
         )
         Failures(what, response[group_id].errors).raise_or(response[group_id].results)
+
+
+# -- descriptions of groups whose kind the client does not know
+
+_DescribeOf = Callable[[Mapping[str, object], int], Exchange]
+
+
+async def _described_groups(
+    session: AdminSession, group_ids: list[str], timeout_s: float
+) -> dict[str, GroupDescription]:
+    """Asks as for consumer groups; then as for share groups, and for streams groups, those that are none, or where the broker
+    lacks that request.
+
+    The rest are asked for as classic groups, whose errors count.
+    """
+
+    async def described(describe: _DescribeOf, rest: Mapping[str, None]) -> dict[str, GroupDescription]:
+        def request(broker: int, some: Mapping[str, object], _: float) -> Exchange:
+            return describe(some, broker)
+
+        return await session.each(
+            "describe_groups", rest, timeout_s, None, by=session.by_group, ask_broker=request
+        )
+
+    known: dict[str, GroupDescription] = {}
+    rest = dict.fromkeys(group_ids)
+    for describe in (groups.describe_consumer, groups.describe_share, groups.describe_streams):
+        known |= await _some(described(describe, rest))
+        rest = {group_id: None for group_id in rest if group_id not in known}
+    shares = {group_id: None for group_id in known if known[group_id].type == SHARE}
+    start_offsets = await session.each(
+        "describe_groups", shares, timeout_s, lambda some, _: groups.share_offsets(some), by=session.by_group
+    )
+    for group_id in shares:
+        known[group_id] = replace(known[group_id], start_offsets=start_offsets[group_id])
+    try:
+        known |= await described(groups.describe_classic, rest)
+    except PartialFailureError as error:
+        raise PartialFailureError("describe_groups", error.errors, {**known, **error.results}) from None
+    except KafkaError as error:
+        if not known:
+            raise
+        errors = dict.fromkeys(rest, error.as_outcome())
+        raise PartialFailureError("describe_groups", errors, known) from None
+    return {group_id: known[group_id] for group_id in group_ids}
+
+
+async def _some(descriptions: Awaitable[dict[str, GroupDescription]]) -> dict[str, GroupDescription]:
+    """Returns the groups that are of the kind that was asked for."""
+    try:
+        return await descriptions
+    except PartialFailureError as error:
+        return dict(error.results)
+    except KafkaError as error:
+        if error.code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+            raise
+        return {}
 
 
 # -- removal of members (KIP-345)
