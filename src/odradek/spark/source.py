@@ -35,6 +35,7 @@ from odradek.model.lazy import lazy
 from odradek.model.public import public
 from odradek.spark import tables
 from odradek.spark.engine.plain_errors import errors_in_one_line
+from odradek.spark.engine.planned_rows import answer_in_planner
 from odradek.spark.engine.prompt_input import PromptInput
 from odradek.spark.engine.worker_garbage import loaded_modules
 from odradek.spark.engine.zip_directories import share_zip_directories
@@ -118,6 +119,7 @@ class OdradekDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         share_zip_directories()  # this process lives as long as its query
+        answer_in_planner()
         try:
             options = _checked_read(self.options, Use.STREAM_READ, schema)
             return StreamReader(options, schema, self._history(options))
@@ -332,7 +334,7 @@ class StreamReader(PromptInput, DataSourceStreamReader, SupportsTriggerAvailable
     def planned_rows(self, partitions: Sequence[InputPartition]) -> list[pa.RecordBatch] | None:
         """Returns the rows of a small batch that one task would read, as `read` yields them. None: a worker is to read them.
 
-        Called only where one process plans the batches of all queries (`engine/planned_rows.py`).
+        Called as the batch is planned (`engine/planned_rows.py`).
         """
         if len(partitions) != 1 or self._history is not None:
             return None

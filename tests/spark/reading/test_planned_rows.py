@@ -6,9 +6,11 @@ The read by workers has two tasks (`minPartitions`), as only a batch of one come
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
+from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +20,7 @@ pytest.importorskip("pyspark", reason="PySpark is absent")
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import python_streaming_source_runner
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from odradek.client import Producer
@@ -158,6 +161,17 @@ def reader_of(spark: SparkSession, topic: Any, **options: str) -> StreamReader:
     reader = source.streamReader(schema)
     assert isinstance(reader, StreamReader)
     return reader
+
+
+def test_the_reader_of_a_stream_has_the_process_that_spark_made_for_it_plan_rows(
+    spark: SparkSession, topic: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = ModuleType("process")
+    vars(process).update(vars(python_streaming_source_runner))
+    monkeypatch.setitem(sys.modules, "__main__", process)
+    before = process.partitions_func
+    reader_of(spark, topic)
+    assert process.partitions_func is not before
 
 
 @pytest.mark.parametrize("fields", ["numbers ARRAY<INT>", "n INT COMMENT 'a number'"])

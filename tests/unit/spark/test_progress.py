@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 import pytest
 from tests.unit.spark.logs import FIRST_ID, Logs
@@ -24,6 +26,7 @@ class Hands:
 
     now: float = 100.0
     pauses: list[float] = field(default_factory=list)
+    after_pause: Callable[[float], None] = lambda now: None
 
     def monotonic(self) -> float:
         return self.now
@@ -34,6 +37,7 @@ class Hands:
     def pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
         self.now += seconds
+        self.after_pause(self.now)
 
 
 def stream(logs: Logs, hands: Hands | None = None, **options: str) -> StreamProgress:
@@ -205,15 +209,61 @@ def test_explicit_offsets_outside_the_log_are_a_loss() -> None:
     assert stream(logs, failOnDataLoss="false", **given).initial() == at(p0=4)
 
 
-def test_an_idle_stream_asks_the_brokers_once_per_interval() -> None:
+def test_a_stream_at_rest_asks_the_brokers_once_per_interval() -> None:
     logs, hands = Logs({A: (0, 5)}), Hands()
     progress = stream(logs, hands, offsetPollIntervalMs="50")
     start = progress.initial()
+    hands.now += 1.0
     before, started = logs.look_count, hands.now
     for _ in range(20):
         progress.latest(start, None)
     assert logs.look_count - before == 20
     assert hands.now - started == pytest.approx(19 * 0.05)
+
+
+def busy_stream(logs: Logs, hands: Hands) -> tuple[StreamProgress, StreamOffset]:
+    """A stream that has read all there is, a moment ago; its next look is due after 50 ms."""
+    progress = stream(logs, hands, offsetPollIntervalMs="50", startingOffsets="earliest")
+    return progress, progress.latest(progress.initial(), None)
+
+
+def test_a_record_soon_after_another_one_is_found_before_the_interval_is_over() -> None:
+    logs, hands = Logs({A: (0, 5), B: (0, 5)}), Hands()
+    progress, start = busy_stream(logs, hands)
+    sent_at = hands.now + 0.02
+
+    def send_when_due(now: float) -> None:
+        if now >= sent_at:
+            logs.spans[B] = (0, 6)
+
+    hands.after_pause = send_when_due
+    before = logs.look_count
+    assert progress.latest(start, None).next_offsets == {A: 5, B: 6}
+    assert sent_at <= hands.now < sent_at + 0.01
+    assert logs.look_count - before == len(hands.pauses)  # the ends that were seen are not asked for again
+
+
+def test_a_stream_asks_the_less_often_the_longer_nothing_has_come() -> None:
+    logs, hands = Logs({A: (0, 5)}), Hands()
+    progress, start = busy_stream(logs, hands)
+    look_counts = []
+    for _ in range(6):
+        before = logs.look_count
+        assert progress.latest(start, None) is start
+        look_counts.append(logs.look_count - before)
+    assert look_counts == sorted(look_counts, reverse=True)
+    assert look_counts[0] > 5
+    assert look_counts[-1] == 1
+
+
+def test_a_topic_that_was_made_again_with_the_same_end_is_found_at_the_interval() -> None:
+    logs, hands = Logs({A: (0, 5)}), Hands()
+    progress, start = busy_stream(logs, hands)
+    logs.ids["t"] = uuid4()
+    began = hands.now
+    with pytest.raises(KafkaError, match="topic 't' was deleted and made again"):
+        progress.latest(start, None)
+    assert hands.now - began == pytest.approx(0.05)
 
 
 def test_a_backlog_is_read_without_asking_or_waiting() -> None:

@@ -3,7 +3,8 @@
 Spark's process for the planning of a stream may answer the question for a batch's partitions with the batch's rows: that is
 how `SimpleDataSourceStreamReader` reads. Spark keeps the rows as a block until the stream's next batch, and tasks read the
 block. Where it is lost, a worker reads the partition as ever. PySpark (4.3) does so for readers of that class only. In the
-shared process (`shared_planners.py`), a reader with `planned_rows` does it, too.
+shared process (`shared_planners.py`), and in the process that Spark starts for each stream without it, a reader with
+`planned_rows` does it, too.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import inspect
 import json
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import IO, TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 log: Final = logging.getLogger("odradek.spark")
 
+STREAM_PLANNER: Final = "pyspark.sql.streaming.python_streaming_source_runner"
+"""The module that plans a stream's batches, in a process of its own or on a thread of `shared_planners.py`."""
 _ANSWER: Final = "partitions_func"
 _PARAMETERS: Final = ("reader", "data_source", "schema", "max_arrow_batch_size", "infile", "outfile")
 _USED: Final = (
@@ -42,6 +46,14 @@ class PlansRows(Protocol):
 
     def planned_rows(self, partitions: Sequence[InputPartition]) -> list[pa.RecordBatch] | None:
         """Returns the rows of a batch that has one partition. None: tasks are to read it."""
+
+
+def answer_in_planner() -> None:
+    """Has PySpark's planner ask its reader for rows, where this process is the planner of one stream."""
+    running = sys.modules["__main__"]
+    spec = getattr(running, "__spec__", None)
+    if spec is not None and spec.name == STREAM_PLANNER:
+        answer_with_rows(running)
 
 
 def answer_with_rows(module: ModuleType) -> None:

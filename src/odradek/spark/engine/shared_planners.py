@@ -35,7 +35,7 @@ else:
 log: Final = logging.getLogger("odradek.spark")
 
 PLANNERS: Final = (
-    "pyspark.sql.streaming.python_streaming_source_runner",
+    planned_rows.STREAM_PLANNER,
     "pyspark.sql.streaming.transform_with_state_driver_worker",
 )
 """Each has `main(infile, outfile)`, which ends when Spark closes the connection."""
@@ -206,7 +206,7 @@ def _connected(environment: Mapping[str, str], process: int) -> IO[bytes]:
 def _run_module(module: str, connection: IO[bytes]) -> None:
     main = lazy(module).main
     vars(sys.modules[module])["print"] = _say_nothing
-    if module == PLANNERS[0]:
+    if module == planned_rows.STREAM_PLANNER:
         planned_rows.answer_with_rows(sys.modules[module])
     try:
         main(connection, connection)

@@ -131,7 +131,7 @@ _ROWS: Final = (
     _count(key="kafkaConsumer.pollTimeoutMs", use=Use.READ, default=120_000, meaning=
         "how long a task waits for its next records"),
     _whole(key="offsetPollIntervalMs", use=Use.STREAM_READ, default=50, meaning=
-        "how often an idle stream asks for new offsets"),
+        "how often an idle stream asks for new offsets; for a quarter of a second after records it asks more often"),
     _whole(key="idleWaitMs", use=Use.STREAM_READ, default=0, meaning=
         "a stream that has read everything waits for records for so long in place of looking at each trigger. All that wait in"
         " one process ask for offsets together, five times a second. Not where a program counts on its triggers, as timers of"

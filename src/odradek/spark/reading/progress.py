@@ -1,7 +1,7 @@
 """Decides how far a stream may read: the driver's side of a streaming read. Does not import Spark.
 
-Idle, Spark asks for the latest offset some seventy times a second. A `StreamProgress` asks the brokers at
-most once in `offsetPollIntervalMs` and lets Spark wait in between, which costs neither latency nor CPU.
+Idle, Spark asks for the latest offset some seventy times a second. A `StreamProgress` asks the brokers
+once in `offsetPollIntervalMs`, and more often only when there were records a moment ago. It lets Spark wait in between.
 """
 
 from __future__ import annotations
@@ -30,6 +30,11 @@ else:
 
 log: Final = logging.getLogger("odradek.spark")
 Offsets = Mapping[TopicPartition, int]
+QUICK_LOOK_LEAST_S: Final = 0.005
+QUICK_LOOK_SHARE: Final = 1 / 5
+"""The time between two quick looks, as a share of the time since there was something to read: a record that comes soon after
+another one is found soon, and a stream at rest asks no more often than `offsetPollIntervalMs`.
+"""
 _ID_LOOKUPS_MAX: Final = 3
 """A topic that is made again faster than its end can be asked for is left to the next look."""
 
@@ -279,9 +284,27 @@ class StreamProgress:
             offsets = self._present_offsets(start)
             if any(offset > offsets.get(partition, 0) for partition, offset in self._latest.items()):
                 return self._latest
-            self._pause(wait_s)
-        self._refresh_ends(start)
+            self._refresh_ends(start, self._await_ends(wait_s))
+        else:
+            self._refresh_ends(start)
         return self._latest
+
+    def _await_ends(self, wait_s: float) -> Offsets | None:
+        """Waits until the next look is due, or ends once a partition ends elsewhere, and returns the ends then.
+
+        A quick look asks for ends only. A topic that was made again, and ends where it did before, is left to the look.
+        """
+        deadline = self._clock.monotonic() + wait_s
+        while True:
+            now = self._clock.monotonic()
+            next_s = max(QUICK_LOOK_LEAST_S, (now - self._advanced_at) * QUICK_LOOK_SHARE)
+            if not self._partitions or now + next_s >= deadline:
+                self._pause(max(0.0, deadline - now))
+                return None
+            self._pause(next_s)
+            ends = self._catalog.offsets(dict.fromkeys(self._partitions, LATEST))
+            if ends != self._latest:
+                return ends
 
     def _present_offsets(self, start: StreamOffset) -> Offsets:
         """Returns the offsets of `start` in topics that were not made again."""
@@ -294,29 +317,31 @@ class StreamProgress:
             return 0.0
         return self._looked_at + self._options.offset_poll_interval_ms / 1_000 - self._clock.monotonic()
 
-    def _refresh_ends(self, start: StreamOffset) -> None:
-        """Asks for the ends of the logs. An end before `start` may be a new leader that lags: ask again
-        before believing.
+    def _refresh_ends(self, start: StreamOffset, seen: Offsets | None = None) -> None:
+        """Asks for the ends of the logs, unless they were `seen` just now. An end before `start` may be a new leader that lags:
+        ask again before believing.
         """
         for attempt in range(self._options.offset_retries + 1):
             if attempt:
                 self._pause(self._options.offset_retry_interval_ms / 1_000)
             self._discover(again=attempt > 0)
-            self._look_up_ends()
+            self._look_up_ends(None if attempt else seen)
             offsets = self._present_offsets(start)
             if all(self._latest.get(partition, -1) >= offset for partition, offset in offsets.items()):
                 break
         self._looked_at = self._clock.monotonic()
 
-    def _look_up_ends(self) -> None:
-        """Ends and ids of the same topics: where an id changes meanwhile, the ends are asked for again."""
+    def _look_up_ends(self, seen: Offsets | None) -> None:
+        """Ends and ids of the same topics: where an id changes meanwhile, the ends are asked for again. `seen`: ends of now."""
         if not self._partitions:
             self._latest = {}
             return
         topics = sorted({partition.topic for partition in self._partitions})
         for _ in range(_ID_LOOKUPS_MAX):
             before = dict(self._ids)
-            self._latest = self._catalog.offsets(dict.fromkeys(self._partitions, LATEST))
+            if seen is None or seen.keys() != set(self._partitions):
+                seen = self._catalog.offsets(dict.fromkeys(self._partitions, LATEST))
+            self._latest, seen = dict(seen), None
             self._note_ids(topics)
             if not recreated_topics(before, self._ids):
                 return

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from odradek.spark.engine.planned_rows import answer_with_rows
+from odradek.spark.engine.planned_rows import STREAM_PLANNER, answer_in_planner, answer_with_rows
 
 pytest.importorskip("pyspark")
 
@@ -131,3 +133,22 @@ def test_a_module_that_answers_with_rows_is_not_changed_again(planner: ModuleTyp
     first = planner.partitions_func
     answer_with_rows(planner)
     assert planner.partitions_func is first
+
+
+@pytest.mark.parametrize("name", [STREAM_PLANNER, "pyspark.sql.worker.write_into_data_source"])
+def test_a_process_of_its_own_answers_with_rows_if_it_plans_a_stream(
+    planner: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    planner.__spec__ = ModuleSpec(name, None)
+    monkeypatch.setitem(sys.modules, "__main__", planner)
+    answer_in_planner()
+    _, kind, _ = answer(planner, ReaderWithRows([ROWS]))
+    has_rows = kind == runner.NON_EMPTY_PYARROW_RECORD_BATCHES
+    assert has_rows == (name == runner.__name__)
+
+
+def test_a_program_that_is_a_file_is_no_planner(planner: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    planner.__spec__ = None
+    monkeypatch.setitem(sys.modules, "__main__", planner)
+    answer_in_planner()
+    assert answer(planner, ReaderWithRows([ROWS]))[1] == runner.PREFETCHED_RECORDS_NOT_FOUND
