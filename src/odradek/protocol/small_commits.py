@@ -2,6 +2,9 @@
 
 Consumers commit one topic most of the time. As in `single_batch.py` the general codec has the meaning: it reads what this one
 leaves, and writes every answer that refuses something. The test compares both on generated and on damaged frames.
+
+A member commits the same partition again and again in a generation, and of its request only the end changes: what stands before
+the partition is remembered by its bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +42,18 @@ _ONE_BYTE_MAX: Final = 127
 _SIZE_AND_CORRELATION: Final = Layout(">ii")
 _VERDICT: Final = Layout(">ih")
 _COMPACT_VERDICT: Final = Layout(">ihB")
+_COMPACT_TAIL: Final = Layout(">ihBBB")
+"""The only verdict, and two empty sections of tagged fields behind it."""
 _REMEMBERED: Final = 4096
+_FRONT_BYTES_MAX: Final = 512
+"""The longest front of a request that is remembered."""
+_FRONTS_MAX: Final = 1024
+_ONE_PARTITION: Final = b"\0\0\0\1"
+"""The count of one partition."""
+_NO_TEXTS: Final = {-1: None, 0: ""}
+_COMPACT_END: Final = Layout(">iqiB3s")
+"""The only partition, without metadata, and the end of the request: three empty sections of tagged fields."""
+_NO_COMPACT_TEXTS: Final = {0: None, 1: ""}
 
 _uuids: Final = UuidCache()
 
@@ -71,12 +85,76 @@ def read_small_commit(frame: memoryview, position: int, version: int) -> SmallCo
     for one that is damaged. `version` is one that brokers serve."""
     data = bytes(frame[position:])
     try:
-        return _plain(data, version) if version < _FLEXIBLE_SINCE else _compact(data, version)
-    except (Fault, IndexError, struct.error, UnicodeDecodeError):
+        if version < _FLEXIBLE_SINCE:
+            return _plain_repeated(data, version) or _plain(data, version)
+        return _compact_repeated(data, version) or _compact(data, version)
+    except _DAMAGES:
         return None
 
 
-def _plain(data: bytes, version: int) -> SmallCommit | None:
+_DAMAGES: Final = (Fault, IndexError, struct.error, UnicodeDecodeError)
+
+
+class _Front(NamedTuple):
+    """A request up to its partitions."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    retention_ms: int
+    topic: str | UUID
+    partition_count: int
+    size_bytes: int
+
+
+def _plain_repeated(data: bytes, version: int) -> SmallCommit | None:
+    """Reads a request for one partition without metadata; None for any other."""
+    if version < _LEADER_EPOCH_SINCE:
+        return None
+    front_bytes = len(data) - _OFFSET_WITH_EPOCH.size
+    if front_bytes > _FRONT_BYTES_MAX or data[front_bytes - 4 : front_bytes] != _ONE_PARTITION:
+        return None
+    front = _remembered_front(data[:front_bytes], version)
+    if front is None:
+        return None
+    index, offset, epoch, text = _OFFSET_WITH_EPOCH.unpack_from(data, front_bytes)
+    return _with_offset(front, index, offset, epoch, _NO_TEXTS[text]) if text in _NO_TEXTS else None
+
+
+def _compact_repeated(data: bytes, version: int) -> SmallCommit | None:
+    """Reads a request for one partition without metadata; None for any other."""
+    front_bytes = len(data) - _COMPACT_END.size
+    if not 0 < front_bytes <= _FRONT_BYTES_MAX or data[front_bytes - 1] != _ONE:
+        return None
+    front = _remembered_front(data[:front_bytes], version)
+    if front is None:
+        return None
+    index, offset, epoch, text, tags = _COMPACT_END.unpack_from(data, front_bytes)
+    if tags != b"\0\0\0" or text not in _NO_COMPACT_TEXTS:
+        return None
+    return _with_offset(front, index, offset, epoch, _NO_COMPACT_TEXTS[text])
+
+
+def _with_offset(front: _Front, index: int, offset: int, epoch: int, metadata: str | None) -> SmallCommit:
+    # Half the price of `SmallCommit(...)`, which is a function of Python.
+    offsets = [tuple.__new__(SmallOffset, (index, offset, epoch, metadata))]
+    return tuple.__new__(SmallCommit, (*front[:6], offsets))
+
+
+@lru_cache(_FRONTS_MAX)
+def _remembered_front(data: bytes, version: int) -> _Front | None:
+    """Reads the front that takes all of `data` and announces one partition; None for anything else."""
+    try:
+        front = _plain_front(data, version) if version < _FLEXIBLE_SINCE else _compact_front(data, version)
+    except _DAMAGES:
+        return None
+    return (
+        front if front is not None and front.partition_count == 1 and front.size_bytes == len(data) else None
+    )
+
+
+def _plain_front(data: bytes, version: int) -> _Front | None:
     (length,) = _SHORT.unpack_from(data, 0)
     position = 2 + length
     if length < 0:
@@ -103,11 +181,17 @@ def _plain(data: bytes, version: int) -> SmallCommit | None:
     if topics != 1 or name_bytes < 0 or not 0 < count <= PARTITIONS_MAX:
         return None
     topic = data[start:position].decode()
-    offsets, position = _plain_offsets(data, position + _INT.size, count, version)
-    if position != len(data):
-        return None
     group_id = data[2 : 2 + length].decode()
-    return SmallCommit(group_id, generation, member_id, instance_id, retention_ms, topic, offsets)
+    position += _INT.size
+    return _Front(group_id, generation, member_id, instance_id, retention_ms, topic, count, position)
+
+
+def _plain(data: bytes, version: int) -> SmallCommit | None:
+    front = _plain_front(data, version)
+    if front is None:
+        return None
+    offsets, position = _plain_offsets(data, front.size_bytes, front.partition_count, version)
+    return SmallCommit(*front[:6], offsets) if position == len(data) else None
 
 
 def _plain_offsets(data: bytes, position: int, count: int, version: int) -> tuple[list[SmallOffset], int]:
@@ -128,7 +212,7 @@ def _plain_offsets(data: bytes, position: int, count: int, version: int) -> tupl
     return offsets, position
 
 
-def _compact(data: bytes, version: int) -> SmallCommit | None:
+def _compact_front(data: bytes, version: int) -> _Front | None:
     group_id, position = _compact_text(data, 0)
     (generation,) = _INT.unpack_from(data, position)
     member_id, position = _compact_text(data, position + _INT.size)
@@ -148,18 +232,23 @@ def _compact(data: bytes, version: int) -> SmallCommit | None:
     count = data[position] - 1
     if topic is None or not 0 < count <= PARTITIONS_MAX:
         return None
-    position += 1
+    return _Front(group_id, generation, member_id, instance_id, -1, topic, count, position + 1)
+
+
+def _compact(data: bytes, version: int) -> SmallCommit | None:
+    front = _compact_front(data, version)
+    if front is None:
+        return None
+    position = front.size_bytes
     offsets = []
-    for _ in range(count):
+    for _ in range(front.partition_count):
         index, offset, epoch = _COMPACT_OFFSET.unpack_from(data, position)
         metadata, position = _compact_text(data, position + _COMPACT_OFFSET.size)
         if data[position]:
             return None
         position += 1
         offsets.append(SmallOffset(index, offset, epoch, metadata))
-    if data[position:] != b"\0\0":
-        return None
-    return SmallCommit(group_id, generation, member_id, instance_id, -1, topic, offsets)
+    return SmallCommit(*front[:6], offsets) if data[position:] == b"\0\0" else None
 
 
 def _compact_text(data: bytes, position: int) -> tuple[str | None, int]:
@@ -179,7 +268,13 @@ def _compact_text(data: bytes, position: int) -> tuple[str | None, int]:
 def encode_committed(version: int, correlation_id: int, topic: str | UUID, indexes: list[int]) -> bytes:
     """Returns the response, with its size in front, that says that the offsets of all partitions were committed."""
     names = _around_names(version, topic, len(indexes))
-    if version >= _FLEXIBLE_SINCE:
+    if len(indexes) == 1:
+        tail = (
+            _COMPACT_TAIL.pack(indexes[0], 0, 0, 0, 0)
+            if version >= _FLEXIBLE_SINCE
+            else _VERDICT.pack(indexes[0], 0)
+        )
+    elif version >= _FLEXIBLE_SINCE:
         tail = b"".join([_COMPACT_VERDICT.pack(index, 0, 0) for index in indexes]) + b"\0\0"
     else:
         tail = b"".join([_VERDICT.pack(index, 0) for index in indexes])

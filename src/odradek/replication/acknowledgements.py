@@ -1,9 +1,10 @@
-"""Waiters until a record is below the high watermark."""
+"""Waiters until a record is below the high watermark, and until a flush has ended."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from odradek.model.errors import ErrorContent
 
@@ -44,3 +45,30 @@ class Acknowledgements:
         for _, future in waiting:
             if not future.done():
                 future.set_exception(refusal.error())
+
+
+class FlushEnd:
+    """The end of a partition's flush under way, and the calls that wait for it."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: list[Callable[[], None]] | None = None
+        """None while nothing is flushed."""
+
+    def begin(self) -> None:
+        """Notes that a flush has begun."""
+        self._waiting = []
+
+    def reach(self) -> None:
+        """Makes the calls: the flush has ended, and what they append shares the next one."""
+        waiting, self._waiting = self._waiting, None
+        for call in waiting or ():
+            call()
+
+    def try_wait(self, call: Callable[[], None]) -> bool:
+        """Calls `call` when the flush has ended, before the next begins. Returns False, and never calls, without a flush."""
+        if self._waiting is None:
+            return False
+        self._waiting.append(call)
+        return True

@@ -55,6 +55,8 @@ class Flusher:
         self._queued: dict[Partition, None] = {}
         self._under_way: dict[Partition, float] = {}
         """Flushes by when they began."""
+        self._is_ending = False
+        """A group of flushes has ended, and the next is about to begin: it takes what is requested now."""
         self._is_growing = False
         """Something was appended since the loop's last round."""
         self._group_count = 0
@@ -68,7 +70,7 @@ class Flusher:
         if partition in self._queued or partition.retired is not None:
             return
         self._queued[partition] = None
-        if self._group_count < _GROUPS_MAX and partition not in self._under_way:
+        if self._group_count < _GROUPS_MAX and partition not in self._under_way and not self._is_ending:
             self._begin_soon()
 
     @property
@@ -152,6 +154,7 @@ class Flusher:
                     answered.append(partition)
             except Exception as raised:  # noqa: BLE001 - one partition's trouble must not keep the others waiting
                 _report(raised)
+        self._call_waiting(jobs)
         self._begin()  # before the answers are written, which takes as long as a sync: the disk works meanwhile
         for partition in answered:
             try:
@@ -164,6 +167,17 @@ class Flusher:
         for partition, _ in jobs:
             self._under_way.pop(partition, None)
             self._fail(partition, f"a flush ended without a result: {error!r}")
+        self._call_waiting(jobs)
+
+    def _call_waiting(self, jobs: list[tuple[Partition, FlushJob]]) -> None:
+        """Makes the calls that waited for the end of these flushes."""
+        self._is_ending = True
+        for partition, _ in jobs:
+            try:
+                partition.flush_end.reach()
+            except Exception as raised:  # noqa: BLE001 - one partition's trouble must not keep the others waiting
+                _report(raised)
+        self._is_ending = False
 
     def _fail(self, partition: Partition, reason: str) -> None:
         self.on_failure(partition, OSError(errno.EIO, reason))
@@ -177,6 +191,7 @@ class Flusher:
             job = self._job_of(partition)
             if job is not None:
                 self._under_way[partition] = self._now()
+                partition.flush_end.begin()
                 jobs.append((partition, job))
                 if len(jobs) == _GROUP_FLUSHES_MAX:
                     break

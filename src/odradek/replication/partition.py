@@ -23,6 +23,7 @@ from odradek.cluster.image import PartitionImage
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, ErrorContent, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from odradek.replication.acknowledgements import FlushEnd
 from odradek.replication.follower_role import FollowerRole
 from odradek.replication.leader_role import IsrProposals, LeaderRole, ReplicationContext
 from odradek.replication.readers import AppendWatcher, Readers, Watcher
@@ -51,7 +52,17 @@ class Partition:
     With a `member` it serves no one until `lead` or `follow` sets its role; without one it leads alone, for good.
     `high_watermark` is the checkpointed one; it is bounded by what the log holds."""
 
-    __slots__ = ("__weakref__", "_member", "_replica", "_role", "log", "name", "retired", "topic_id")
+    __slots__ = (
+        "__weakref__",
+        "_member",
+        "_replica",
+        "_role",
+        "flush_end",
+        "log",
+        "name",
+        "retired",
+        "topic_id",
+    )
 
     def __init__(
         self,
@@ -68,6 +79,7 @@ class Partition:
         self.topic_id: Final = topic_id
         self.log: Final = log
         self.retired: ErrorContent | None = None
+        self.flush_end: Final = FlushEnd()
         self._member = member
         self._replica = replica = Replica(
             name, topic_id, log, Readers(self), WeakCall(flushing.request, self)

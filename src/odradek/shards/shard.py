@@ -5,8 +5,9 @@ held until everything appended so far is. So replies are as if each operation ha
 undo. If the log refuses an append, or loses what it took, soft state may be ahead of the log: the machine is thrown away and
 made again from what the log holds. That is the same code as a restart, and as a move to another broker.
 
-What is written in one turn of the event loop is replayed at once and appended together, at the turn's end (`turn.py`). What is
-written in the name of a producer, and what ends its transaction, is appended before anything else can happen.
+What is written in one turn of the event loop is replayed at once and appended together, at the turn's end (`turn.py`). While
+the log is being flushed the turn lasts until the end of the flush: what is written meanwhile needs the next one.
+What is written in the name of a producer, and what ends its transaction, is appended before anything else can happen.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from odradek.model.errors import ErrorCode, KafkaError
@@ -41,6 +43,9 @@ _REPLAYS_A_TURN: Final = 2_000
 """How many records are replayed before other tasks get the event loop."""
 _RELOAD_SECONDS: Final = 1.0
 _TICK_AGAIN_SECONDS: Final = 1.0
+_TURN_SECONDS_MAX: Final = 0.01
+"""The longest time for which records wait for the end of a flush before they are appended. A slow disk loses no time by it, and
+the wait for one that stands still is bounded from then on."""
 PATIENCE_SECONDS: Final = 30.0
 """How long a reply may be held unless another limit is set: as long as most clients wait for one."""
 
@@ -169,7 +174,8 @@ class Shard(Generic[M]):
         return self._shard_log.name
 
     def _now(self) -> Moment:
-        return Moment(self._clock.wall_ms(), int(self._clock.monotonic() * 1000))
+        clock = self._clock
+        return tuple.__new__(Moment, (clock.wall_ms(), int(clock.monotonic() * 1000)))
 
     def _check_active(self) -> None:
         if self.state is ShardState.LOADING:
@@ -197,7 +203,11 @@ class Shard(Generic[M]):
             return False
         self._end_turn_before(outcome)
         self._turn = turn
-        asyncio.get_running_loop().call_soon(self._end_turn, turn)
+        loop, end = asyncio.get_running_loop(), partial(self._end_turn, turn)
+        if self._shard_log.call_after_flush(end):
+            loop.call_later(_TURN_SECONDS_MAX, end)
+        else:
+            loop.call_soon(end)
         return True
 
     def _end_turn_before(self, outcome: Outcome[object]) -> None:
@@ -265,12 +275,15 @@ class Shard(Generic[M]):
         )
 
     def _replay_written(self, outcome: Outcome[object], now: Moment) -> None:
-        producer = outcome.producer or _NO_PRODUCER
-        first_offset = self._last_offset - len(outcome.records) + 1
+        producer_id, producer_epoch = outcome.producer or _NO_PRODUCER
+        offset, now_ms = self._last_offset - len(outcome.records), now.wall_ms
         replay = self._machine.replay
         try:
-            for offset, (key, value) in enumerate(outcome.records, start=first_offset):
-                replay(StoredRecord(key, value, offset, now.wall_ms, *producer))
+            for key, value in outcome.records:
+                offset += 1
+                # Half the price of `StoredRecord(...)`, which is a function of Python.
+                stored = (key, value, offset, now_ms, producer_id, producer_epoch, None)
+                replay(tuple.__new__(StoredRecord, stored))
         except Exception as error:
             self._give_up(
                 outcome, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._name}: {error!r}")

@@ -48,7 +48,8 @@ class Shards(Generic[M]):
 
     def for_key(self, key: str) -> Shard[M]:
         """Returns a shard. Raises NOT_COORDINATOR unless this broker coordinates the key."""
-        return self.shard(self.index_for(key))
+        index = partition_of(key, self._count())
+        return self._shards.get(index) or self.shard(index)
 
     def shard(self, index: int) -> Shard[M]:
         """Returns a shard. Raises NOT_COORDINATOR unless this broker coordinates the partition."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -37,6 +38,9 @@ class MemoryLog:
         self.refusal: KafkaError | None = None
 
     def check_writable(self) -> None: ...
+
+    def call_after_flush(self, call: Callable[[], None]) -> bool:
+        return False
 
     def append(self, batch: bytearray, *, now_ms: int) -> int:
         if self.refusal is not None:

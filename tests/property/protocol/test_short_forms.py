@@ -251,6 +251,35 @@ def test_every_prefix_of_a_commit_is_left_to_the_codec(version: int) -> None:
     assert read_small_commit(memoryview(data + b"\0"), 0, version) is None
 
 
+@pytest.mark.parametrize("metadata", [None, "", "m"])
+@pytest.mark.parametrize("version", list(APIS[8].versions))
+def test_commits_that_differ_in_their_end_are_read_each_for_itself(
+    version: int, metadata: str | None
+) -> None:
+    fronts = [("g", "m"), ("g", "n"), ("h", "m")]
+    for offset, (group_id, member_id) in enumerate(fronts * 2):
+        items = [
+            OffsetCommitRequestPartition(
+                partition_index=offset % 2, committed_offset=offset, committed_metadata=metadata
+            )
+        ]
+        topic = OffsetCommitRequestTopic(partitions=items)
+        topic = (
+            topic.replace(topic_id=UUID(int=7)) if version >= COMMIT_BY_ID else topic.replace(name="topic")
+        )
+        data = encode(OffsetCommitRequest(group_id=group_id, member_id=member_id, topics=[topic]), version)
+        short = read_small_commit(memoryview(data), 0, version)
+        assert short is not None
+        assert (short.group_id, short.member_id) == (group_id, member_id)
+        assert short.offsets == [SmallOffset(offset % 2, offset, -1, metadata)]
+        for end in range(len(data)):
+            assert read_small_commit(memoryview(data[:end]), 0, version) is None
+        for position in range(len(data)):
+            changed = _damaged(data, [(position, 0x81)], 0)
+            short = read_small_commit(memoryview(changed), 0, version)
+            assert short is None or _same_commit(version, short, changed)
+
+
 @given(PRODUCE_VERSIONS, numbers32, names, st.uuids(), numbers32, numbers64, numbers64, numbers64)
 def test_the_answer_to_one_batch_has_the_bytes_that_the_codec_writes(
     version: int, correlation_id: int, name: str, topic_id: UUID, index: int, base: int, time: int, start: int

@@ -72,6 +72,9 @@ class Leadership:
         if self._over:
             raise GONE
 
+    def call_after_flush(self, call: Callable[[], None]) -> bool:
+        return False
+
     def append(self, batch: bytearray, *, now_ms: int) -> int:
         self.check_writable()
         first = self._disk.end_offset

@@ -18,6 +18,7 @@ from odradek.runtime.ports import Runtime
 from odradek.runtime.real import ThreadOffload, real_runtime
 from odradek.runtime.real_syncs import thread_syncs
 from odradek.storage.log.log import FlushJob, Log
+from odradek.storage.log.results import AppendResult
 
 pytestmark = pytest.mark.skipif(
     thread_syncs(1) is None, reason="absent: the threads that sync files are built on Linux with a C compiler"
@@ -62,14 +63,17 @@ class Bench:
         return Partition(name, UUID(int=1), log, LeaderEpoch(0), self.flusher)
 
     async def acknowledged(self, partition: Partition) -> None:
-        builder = BatchBuilder()
-        builder.append(1_700_000_000_000, b"k", b"v")
-        leader = partition.leader()
-        appended = leader.append(split_batches(builder.build()), now_ms=1_700_000_000_000)
-        future = leader.acknowledgement(appended.last_offset)
+        appended = _append(partition)
+        future = partition.leader().acknowledgement(appended.last_offset)
         assert future is not None
         await asyncio.wait_for(future, 30)
         assert partition.high_watermark > appended.last_offset
+
+
+def _append(partition: Partition) -> AppendResult:
+    builder = BatchBuilder()
+    builder.append(1_700_000_000_000, b"k", b"v")
+    return partition.leader().append(split_batches(builder.build()), now_ms=1_700_000_000_000)
 
 
 async def test_records_of_many_partitions_are_acknowledged_each_when_it_is_durable(
@@ -154,3 +158,53 @@ async def test_a_partition_that_cannot_say_what_to_flush_keeps_no_other_waiting(
     waiting[1].cancel()
     await bench.flusher.drain()
     assert not bench.flusher.under_way
+
+
+async def test_what_waits_for_the_end_of_a_flush_shares_the_next_one(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    bench = Bench(runtime, tmp_path, 1)
+    (partition,) = bench.partitions
+    assert not partition.flush_end.try_wait(pytest.fail)  # nothing is being flushed
+    await bench.acknowledged(partition)  # a new file takes a thread
+    await bench.flusher.drain()
+    bench.synced.clear()
+    first = asyncio.ensure_future(bench.acknowledged(partition))
+    later: list[asyncio.Future[None]] = []
+
+    def append() -> None:
+        later.append(asyncio.ensure_future(bench.acknowledged(partition)))
+        _append(partition)
+
+    async with asyncio.timeout(30):
+        while not partition.flush_end.try_wait(append):
+            await asyncio.sleep(0)
+        assert partition.flush_end.try_wait(append)
+        assert partition.log.end_offset == 2
+        await first
+    assert len(later) == 2
+    await asyncio.gather(*later)
+    await bench.flusher.drain()
+    assert partition.log.flushed_offset == partition.log.end_offset == 6
+    assert not partition.flush_end.try_wait(pytest.fail)
+
+
+async def test_who_waits_for_a_flush_and_raises_keeps_no_other_waiting(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    bench = Bench(runtime, tmp_path, 2)
+    await asyncio.gather(*(bench.acknowledged(partition) for partition in bench.partitions))
+    reported: list[BaseException] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
+    waiting = [asyncio.ensure_future(bench.acknowledged(partition)) for partition in bench.partitions]
+    called: list[int] = []
+    broken, other = bench.partitions
+    async with asyncio.timeout(30):
+        while not broken.flush_end.try_wait(lambda: called.append(1 // 0)):
+            await asyncio.sleep(0)
+        assert other.flush_end.try_wait(lambda: called.append(1))
+        await asyncio.gather(*waiting)
+    assert called == [1]
+    assert [type(error) for error in reported] == [ZeroDivisionError]
+    await asyncio.gather(*(bench.acknowledged(partition) for partition in bench.partitions))
+    await bench.flusher.drain()

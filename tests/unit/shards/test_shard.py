@@ -1,6 +1,7 @@
 """A shard over a log in memory that can refuse, lose and delay."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -47,6 +48,9 @@ class MemoryLog:
     def check_writable(self) -> None:
         if self.unwritable:
             raise self.unwritable
+
+    def call_after_flush(self, call: Callable[[], None]) -> bool:
+        return False
 
     def append(self, batch: bytearray, *, now_ms: int) -> int:
         if self.refusal:

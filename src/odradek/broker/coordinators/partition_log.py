@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from odradek.model.errors import ErrorCode, KafkaError
@@ -44,6 +45,12 @@ class PartitionLog:
         leader = self._partition.leader()
         leader.check_writable()
         leader.check_in_sync()
+
+    def call_after_flush(self, call: Callable[[], None]) -> bool:
+        partition = self._partition
+        state = partition.state
+        has_followers = state is not None and len(state.replicas) > 1  # they fetch what is appended meanwhile
+        return partition.config.flush_before_ack and not has_followers and partition.flush_end.try_wait(call)
 
     def append(self, batch: bytearray, *, now_ms: int) -> int:
         self._check_epoch()

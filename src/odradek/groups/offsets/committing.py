@@ -11,7 +11,7 @@ from uuid import UUID
 
 from odradek.groups.classic.group import ClassicGroup
 from odradek.groups.shard.formats import offset_key, offset_value
-from odradek.groups.shard.kinds import CheckPartition, Committer, check_group_id_length
+from odradek.groups.shard.kinds import CheckPartition, Committer, Group, check_group_id_length
 from odradek.groups.shard.machine import GroupMachine
 from odradek.groups.shard.offset_table import PartitionName
 from odradek.model.errors import ErrorCode, KafkaError
@@ -49,6 +49,8 @@ class CommitRequest(NamedTuple):
 
 
 Verdicts = dict[PartitionName, ErrorCode]
+_NONE: Final = ErrorCode.NONE
+"""Read once: a look at a member of an enumeration is a function of Python."""
 
 
 class CommitRecords:
@@ -63,13 +65,14 @@ class CommitRecords:
 
     def add(self, request: CommitRequest, commit: Commit, now_ms: int, metadata_length_max: int) -> None:
         """Adds an offset. The metadata's limit is in characters, as in Kafka, whatever the setting's name."""
+        partition_name = (commit.topic, commit.partition)
         if commit.metadata is not None and len(commit.metadata) > metadata_length_max:
-            self.verdicts[commit.partition_name] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            self.verdicts[partition_name] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             return
         expires_ms = -1
         if request.retention_ms != NO_RETENTION:
             expires_ms = min(now_ms + request.retention_ms, INT64_MAX)
-        self.verdicts[commit.partition_name] = ErrorCode.NONE
+        self.verdicts[partition_name] = _NONE
         self.records.append(_record(request.group_id, commit, now_ms, expires_ms))
 
 
@@ -80,11 +83,14 @@ def commit(
 
     All records are one batch: a crash keeps the whole commit or nothing of it. RECORD_LIST_TOO_LARGE when they do not fit.
     """
-    check_partition = _check(machine, request)
+    committer = request.committer
+    group = machine.groups.get(request.group_id)
+    check_partition = _check(group, request)
     if prepared is None:
         prepared = CommitRecords()
+        now_ms, metadata_length_max = now.wall_ms, machine.settings.offset_metadata_max_bytes
         for entry in request.commits:
-            prepared.add(request, entry, now.wall_ms, machine.settings.offset_metadata_max_bytes)
+            prepared.add(request, entry, now_ms, metadata_length_max)
     elif not machine.may_fit(prepared.records):
         raise KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -92,15 +98,14 @@ def commit(
         )
     if check_partition is not None:
         _check_partitions(request, prepared.verdicts, check_partition)
-    group = machine.groups.get(request.group_id)
-    if group is not None and not request.committer.is_transactional:
-        group.committed(request.committer, now)
-    return Outcome(prepared.verdicts, records=prepared.records, producer=request.producer)
+    if group is not None and not committer.is_transactional:
+        group.committed(committer, now)
+    return Outcome(prepared.verdicts, prepared.records, (), request.producer)
 
 
 def _check_partitions(request: CommitRequest, verdicts: Verdicts, check_partition: CheckPartition) -> None:
     for entry in request.commits:
-        if verdicts[entry.partition_name] is not ErrorCode.NONE:
+        if verdicts[entry.partition_name] is not _NONE:
             continue
         try:
             check_partition(entry.topic, entry.topic_id, entry.partition)
@@ -110,10 +115,9 @@ def _check_partitions(request: CommitRequest, verdicts: Verdicts, check_partitio
             raise
 
 
-def _check(machine: GroupMachine, request: CommitRequest) -> CheckPartition | None:
+def _check(group: Group | None, request: CommitRequest) -> CheckPartition | None:
     check_group_id_length(request.group_id)
     committer = request.committer
-    group = machine.groups.get(request.group_id)
     if group is None:
         if committer.generation < 0:
             return None  # an administrator, or a consumer that assigns partitions to itself

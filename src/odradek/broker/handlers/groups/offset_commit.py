@@ -89,8 +89,10 @@ def handle_small(
     for index, offset, leader_epoch, metadata in asked.offsets:
         if not 0 <= index < count:
             return None
-        commits.append(Commit(name, index, offset, leader_epoch, metadata, topic_id))
-    committer = Committer(asked.member_id, asked.instance_id, asked.generation, False, header.api_version)
+        # Here and below: half the price of `Commit(...)`, which is a function of Python.
+        commits.append(tuple.__new__(Commit, (name, index, offset, leader_epoch, metadata, topic_id)))
+    member = (asked.member_id, asked.instance_id, asked.generation, False, header.api_version)
+    committer = tuple.__new__(Committer, member)
     answered: PromptFuture[Chunks | None] = PromptFuture()
 
     def answer(verdicts: dict[PartitionName, ErrorCode] | KafkaError) -> None:
@@ -105,7 +107,8 @@ def handle_small(
         else:
             answered.set_result(chunks)
 
-    commit_then(broker, CommitRequest(asked.group_id, committer, commits, asked.retention_ms), answer)
+    requested = (asked.group_id, committer, commits, asked.retention_ms, None)
+    commit_then(broker, tuple.__new__(CommitRequest, requested), answer)
     return answered
 
 
@@ -117,7 +120,7 @@ def _small_answer(
     encode: Callable[[Message], Chunks],
 ) -> Chunks:
     if not any(verdicts.values()):
-        indexes = [offset.partition for offset in asked.offsets]
+        indexes = [offset[0] for offset in asked.offsets]
         return [encode_committed(header.api_version, header.correlation_id, asked.topic, indexes)]
     partitions = [OffsetCommitRequestPartition(partition_index=offset.partition) for offset in asked.offsets]
     topic = OffsetCommitRequestTopic(partitions=partitions)
