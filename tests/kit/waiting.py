@@ -7,10 +7,9 @@ CI are busy, and no test may pass or fail by how fast something is.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 PATIENCE_S: Final = 120.0
 """How long a wait lasts before it fails, unless the test says otherwise."""
@@ -54,20 +53,21 @@ async def until(
     `look` may be a coroutine function: it is cancelled if it hangs. `seconds` are the event loop's, which are virtual in a
     simulation.
     """
-    value: Any = None
+    last: T | None = None
     try:
         async with asyncio.timeout(seconds) as limit:
             while not holds(value := await _awaited(look())):
+                last = value
                 await asyncio.sleep(every_s)
             return value
     except TimeoutError:
         if not limit.expired():
             raise
-        raise AssertionError(_late(seconds, what, value)) from None
+        raise AssertionError(_late(seconds, what, last)) from None
 
 
-async def _awaited(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value
+async def _awaited(value: T | Awaitable[T]) -> T:
+    return await value if isinstance(value, Awaitable) else value
 
 
 def _late(seconds: float, what: str | Callable[[], object], last: object) -> str:

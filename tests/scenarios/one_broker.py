@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from tests.kit.frames import read_frame
 
@@ -24,6 +24,15 @@ from odradek.records import BatchBuilder, Codec, decode_batch, split_batches
 from odradek.runtime.real import real_runtime
 
 REPLY_SECONDS = 20
+
+
+class ProducerFields(TypedDict, total=False):
+    """The fields of a batch that an idempotent or transactional producer fills in."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    transactional: bool
 
 
 class Wire:
@@ -125,7 +134,13 @@ class Wire:
         return response.topics[0]
 
     async def produce(
-        self, topic: str, values: list[bytes], *, partition: int = 0, acks: int = -1, **producer: int
+        self,
+        topic: str,
+        values: list[bytes],
+        *,
+        partition: int = 0,
+        acks: int = -1,
+        **producer: Unpack[ProducerFields],
     ) -> Any:
         """One batch; returns the partition's response."""
         request = produce_request(topic, batch_of(values, **producer), partition=partition, acks=acks)
@@ -152,7 +167,11 @@ class Wire:
 
 
 def batch_of(
-    values: list[bytes], *, codec: Codec = Codec.NONE, timestamp: int = 1_700_000_000_000, **producer: int
+    values: list[bytes],
+    *,
+    codec: Codec = Codec.NONE,
+    timestamp: int = 1_700_000_000_000,
+    **producer: Unpack[ProducerFields],
 ) -> bytearray:
     builder = BatchBuilder(codec)
     for number, value in enumerate(values):
