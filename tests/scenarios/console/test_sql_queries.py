@@ -221,5 +221,6 @@ async def test_a_server_that_is_silent_holds_up_its_own_page_alone(
     slow = [asyncio.create_task(page.get("/sql/source?name=SLOW")) for _ in range(3)]
     for response in await asyncio.gather(*slow):
         assert (response.status_code, "did not answer within 0.2 s" in response.text) == (502, True)
+    monkeypatch.undo()
     assert "CTAS_TOTALS_1" in (await page.get("/sql")).text
     server.is_released.set()
