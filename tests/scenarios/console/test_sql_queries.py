@@ -217,10 +217,10 @@ async def test_a_read_only_console_ends_no_query(broker: LocalBroker, server: Sc
 async def test_a_server_that_is_silent_holds_up_its_own_page_alone(
     page: Browser, server: ScriptedSqlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "READ_S", 0.2)
-    slow = [asyncio.create_task(page.get("/sql/source?name=SLOW")) for _ in range(3)]
-    for response in await asyncio.gather(*slow):
-        assert (response.status_code, "did not answer within 0.2 s" in response.text) == (502, True)
-    monkeypatch.undo()
+    with monkeypatch.context() as hurried:
+        hurried.setattr(access, "READ_S", 0.2)
+        slow = [asyncio.create_task(page.get("/sql/source?name=SLOW")) for _ in range(3)]
+        for response in await asyncio.gather(*slow):
+            assert (response.status_code, "did not answer within 0.2 s" in response.text) == (502, True)
     assert "CTAS_TOTALS_1" in (await page.get("/sql")).text
     server.is_released.set()
