@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from odradek.model.lazy import lazy
 from odradek.spark.engine.jvm import BRIEF, JAVA_OPTIONS, start_jvm
+from odradek.spark.engine.local_broadcasts import share_values
 from odradek.spark.engine.own_session import is_local
 from odradek.spark.engine.small_batches import interpret_small_batches
 from odradek.spark.engine.unpacked_pyspark import PATIENT_WITH_WORKERS
@@ -104,6 +105,7 @@ def session_with_state(
         keep_quiet(spark)
         if is_local(spark.sparkContext.master or ""):
             interpret_small_batches(spark)
+            share_values(spark)
     if spark.conf.get(STATE_STORE) != ROCKS_DB:
         spark.conf.set(STATE_STORE, ROCKS_DB)
     return spark

@@ -71,6 +71,9 @@ if TYPE_CHECKING:
 
 _STATE: Final = "state"
 _EXAMPLE: Final = b"example row"
+_NAME_TYPE: Final = StructType().add("name", BinaryType())
+_DATA_TYPE: Final = StructType().add("data", BinaryType())
+"""Types of the state. As DDL, PySpark has the JVM parse each of them twice in every task."""
 _PASSING: Final = StructType().add("topic", StringType()).add("records", BinaryType())
 _HEADERS: Final = ArrayType(StructType().add("key", StringType()).add("value", BinaryType()))
 
@@ -224,7 +227,7 @@ class TaskProcessor(StatefulProcessor):
         loaded_modules.leave_out()
         self._handle = handle
         self._row = Row(ROWS)
-        self._state = MapStore(handle.getMapState(_STATE, "name BINARY", "data BINARY"))
+        self._state = MapStore(handle.getMapState(_STATE, _NAME_TYPE, _DATA_TYPE))
 
     def handleInitialState(  # noqa: N802  # Spark's name
         self,

@@ -29,7 +29,7 @@ ROW_BYTES_MAX: Final = 8 << 20
 
 def packed_rows(rows: DataFrame) -> DataFrame:
     """Packs many rows with a column TASK into few rows of PACKED."""
-    return rows.mapInArrow(_pack, PACKED)
+    return rows.mapInArrow(RowPacker(), PACKED)
 
 
 def unpacked_rows(rows: DataFrame, schema: StructType) -> DataFrame:
@@ -37,22 +37,25 @@ def unpacked_rows(rows: DataFrame, schema: StructType) -> DataFrame:
     return rows.mapInArrow(RowUnpacker(to_arrow_schema(schema, timezone="UTC")), schema)
 
 
-def _pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    waiting: dict[int, list[pa.RecordBatch]] = {}
-    size = 0
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        tasks = pc.unique(batch[TASK]).to_pylist()
-        for task in tasks:
-            part = batch if len(tasks) == 1 else batch.filter(pc.equal(batch[TASK], task))
-            waiting.setdefault(task, []).append(part)
-        size += batch.nbytes
-        if size >= ROW_BYTES_MAX:
+class RowPacker:
+    """Packs rows for Spark, whose plans show it by the name of its class: `small_batches/RowsInJvm.java` finds it by that."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        waiting: dict[int, list[pa.RecordBatch]] = {}
+        size = 0
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            tasks = pc.unique(batch[TASK]).to_pylist()
+            for task in tasks:
+                part = batch if len(tasks) == 1 else batch.filter(pc.equal(batch[TASK], task))
+                waiting.setdefault(task, []).append(part)
+            size += batch.nbytes
+            if size >= ROW_BYTES_MAX:
+                yield _as_rows(waiting)
+                waiting, size = {}, 0
+        if waiting:
             yield _as_rows(waiting)
-            waiting, size = {}, 0
-    if waiting:
-        yield _as_rows(waiting)
 
 
 def _as_rows(waiting: dict[int, list[pa.RecordBatch]]) -> pa.RecordBatch:
@@ -63,7 +66,8 @@ def _as_rows(waiting: dict[int, list[pa.RecordBatch]]) -> pa.RecordBatch:
 
 
 class RowUnpacker:
-    """Unpacks rows for Spark, whose plans show it by the name of its class: `packed_output` finds it by that."""
+    """Unpacks rows for Spark, whose plans show it by the name of its class: `packed_output` finds it by that, and
+    `small_batches/RowsInJvm.java`."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema

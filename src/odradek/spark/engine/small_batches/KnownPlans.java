@@ -331,6 +331,9 @@ class StrategyWithMemory extends SparkStrategy {
         } finally {
             isPlanning = false;
         }
+        if (memory == small) {
+            planned = RowsInJvm.in(planned);
+        }
         if (planned instanceof WriteToDataSourceV2Exec && readsAll(planned, reads)) {
             memory.add(plan, planned);
         }

@@ -33,6 +33,21 @@ _SIZES: Final = java_classes.JavaSource(
     file="SmallBatches.java",
     classes=("SmallBatches",),
 )
+_ROWS: Final = java_classes.JavaSource(
+    package=_SIZES.package,
+    beside=_SIZES.beside,
+    anchor=__name__,
+    file="RowsInJvm.java",
+    classes=(
+        "PackedRowIterator",
+        "UnpackedRowIterator",
+        "PackRows",
+        "UnpackRows",
+        "RowsPackedExec",
+        "RowsUnpackedExec",
+        "RowsInJvm",
+    ),
+)
 _PLANS: Final = java_classes.JavaSource(
     package=_SIZES.package,
     beside=_SIZES.beside,
@@ -67,6 +82,7 @@ def interpret_small_batches(spark: sql.SparkSession) -> None:
         sizes = rules.SmallBatches(RECORDS_MAX)
         sizes.addTo(session._jsparkSession)
         event = "small_batches_planned_in_full"
+        java_classes.define(bridge, _ROWS, directory)
         java_classes.define(bridge, _PLANS, directory)
         rules.KnownPlans(sizes).addTo(session._jsparkSession)
     except (py4j_protocol.Py4JError, OSError) as error:
