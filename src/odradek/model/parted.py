@@ -56,9 +56,10 @@ class Parted(Mapping[K, V]):
 
     def with_parts(self, changed: Mapping[int, Mapping[K, V]]) -> Parted[K, V]:
         """Returns the mapping with some parts replaced."""
-        return Parted(
-            self._text_of, tuple(changed.get(number, part) for number, part in enumerate(self.parts))
-        )
+        parts = list(self.parts)
+        for number, part in changed.items():
+            parts[number] = part
+        return Parted(self._text_of, tuple(parts))
 
     def number_of(self, key: K) -> int:
         """Returns the number of the part that has a key, if the mapping has it."""

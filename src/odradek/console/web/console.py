@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -201,7 +202,9 @@ class Console:
         self.background.stop()
 
 
+@cache
 def _templates() -> jinja2.Environment:
+    """Returns the templates that all consoles of this process share: each template is compiled once."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(_ROOM / "templates"),
         autoescape=True,
