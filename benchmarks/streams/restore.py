@@ -127,10 +127,15 @@ def main() -> None:
             rounds.append(
                 {"with checkpoint s": kept_s, "without s": restored_s, "peak bytes": restored.peak_bytes}
             )
-            rate = arguments.keys / max(0.001, restored_s - kept_s)
+            longer_s = restored_s - kept_s
+            rate = (
+                f"{arguments.keys / longer_s:,.0f} keys/s"
+                if longer_s > 0
+                else "the restore takes no longer than to read the checkpoint"
+            )
             print(
                 f"round {number + 1}: a start takes {kept_s:.1f} s with its checkpoint, {restored_s:.1f} s without:"
-                f" {rate:,.0f} keys/s, {restored.peak_bytes >> 20:,} MB; load {os.getloadavg()[0]:.1f}",
+                f" {rate}, {restored.peak_bytes >> 20:,} MB; load {os.getloadavg()[0]:.1f}",
                 flush=True,
             )
     if arguments.json is not None:
