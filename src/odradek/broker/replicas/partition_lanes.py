@@ -60,10 +60,11 @@ class PartitionLanes:
     Used on the event loop only. A step that raises is logged, and `on_failed` is called; the next one follows."""
 
     def __init__(
-        self, *, at_once: int, made_at_once: int, on_failed: Callable[[TopicPartition, Exception], None]
+        self, *, at_once: int, shared_at_once: int, on_failed: Callable[[TopicPartition, Exception], None]
     ) -> None:
-        """Allows at most `made_at_once` lanes that create logs, and `at_once` others, to work at the same time."""
-        self._making = _Queue(made_at_once)
+        """Allows at most `shared_at_once` lanes whose steps share their syncs with each other, and `at_once` others, to work at
+        the same time."""
+        self._sharing = _Queue(shared_at_once)
         self._others = _Queue(at_once)
         self._on_failed = on_failed
         self._steps: dict[TopicPartition, list[tuple[Step, PendingSteps | None]]] = {}
@@ -80,10 +81,10 @@ class PartitionLanes:
         return list(self._steps)
 
     def put(
-        self, name: TopicPartition, step: Step, *, makes: bool = False, pending: PendingSteps | None = None
+        self, name: TopicPartition, step: Step, *, shares: bool = False, pending: PendingSteps | None = None
     ) -> None:
-        """Do this after all that was put before for the partition. `makes`: it most likely makes a log. Nothing happens after
-        `close`."""
+        """Does this after all that was put before for the partition. `shares`: it most likely shares its syncs with other
+        partitions, as the making of a log does. Nothing happens after `close`."""
         if self._is_over:
             return
         if pending is not None:
@@ -93,7 +94,7 @@ class PartitionLanes:
             lane.append((step, pending))
             return
         self._steps[name] = [(step, pending)]
-        queue = self._making if makes else self._others
+        queue = self._sharing if shares else self._others
         queue.ready.append(name)
         if queue.worker_count < queue.at_once:
             queue.worker_count += 1

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from odradek.broker.cluster.loss_evidence import ALL_THERE, DiskFindings
 from odradek.broker.replicas.maintenance import ReplicaMaintenance
-from odradek.broker.replicas.opening import LogOpenRequest, ReplicaOpening
+from odradek.broker.replicas.opening import LogOpenRequest, LogRemoval, ReplicaOpening
 from odradek.broker.replicas.partition_lanes import PartitionLanes, PendingSteps
 from odradek.broker.replicas.replica_health import ReplicaHealth
 from odradek.broker.replicas.replica_registry import ReplicaRegistry
@@ -46,8 +46,8 @@ _log = events.get("broker")
 _TURN: Final = 256
 """The number of partitions after which other tasks get the loop."""
 _AT_ONCE: Final = 8
-_MADE_AT_ONCE: Final = 64
-"""More than `_AT_ONCE`: lanes that create logs share their syncs."""
+_SHARED_AT_ONCE: Final = 64
+"""More than `_AT_ONCE`: lanes that make or delete logs share their syncs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ class ReplicaManager:
             assume=self._assume,
         )
         self._lanes = PartitionLanes(
-            at_once=_AT_ONCE, made_at_once=_MADE_AT_ONCE, on_failed=self._step_failed
+            at_once=_AT_ONCE, shared_at_once=_SHARED_AT_ONCE, on_failed=self._step_failed
         )
         self.health: Final = ReplicaHealth(self._registry, directories, self._lanes)
         """The state of this broker's replicas and directories, for the controller."""
@@ -335,8 +335,8 @@ class ReplicaManager:
             return
         self._queued[name] = None
         step = self._opening.next_step(name)
-        makes = isinstance(step, LogOpenRequest) and step.is_new
-        self._lanes.put(name, partial(self._settle, name), makes=makes, pending=pending)
+        shares = isinstance(step, LogRemoval) or (isinstance(step, LogOpenRequest) and step.is_new)
+        self._lanes.put(name, partial(self._settle, name), shares=shares, pending=pending)
 
     async def _settle(self, name: TopicPartition) -> None:
         self._queued.pop(name, None)

@@ -8,14 +8,16 @@ says what must not be believed (decision 0025), so they are written soon.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Offload
+from odradek.runtime.turns import slices
 from odradek.storage.directories.log_directory import Checkpoint, LogDirectory
 from odradek.storage.directories.placement import LogDirPlacement
+from odradek.storage.files.checkpoints import format_held_lines, held_lines
 from odradek.storage.files.extents import Extent
 from odradek.storage.log.log import Log
 from odradek.storage.recovery.file_truncation import NoteRemoval
@@ -71,7 +73,7 @@ class Checkpointing:
         after_truncations = self._round % _ROUNDS_BETWEEN_CHECKPOINTS == 0
         for directory in self._placement.online():
             if after_truncations and directory in self._truncated:
-                await self._write_or_warn(directory)
+                await self._succeeds(directory, self.write(directory))
                 is_whole = is_whole and directory.offline is None
             elif self._moved or directory.has_unwritten_extents:
                 is_whole = await self._write_extents(directory) and is_whole
@@ -130,16 +132,15 @@ class Checkpointing:
     async def write_all(self, high_watermarks: HighWatermarks) -> bool:
         """Writes the checkpoints of every online directory and logs what fails. Returns True when nothing failed."""
         written = [
-            await self._write_or_warn(directory, high_watermarks, is_asked=True)
+            await self._succeeds(directory, self.write(directory, high_watermarks, is_asked=True))
             for directory in self._placement.online()
         ]
         return all(written)
 
-    async def _write_or_warn(
-        self, directory: LogDirectory, high_watermarks: HighWatermarks = None, *, is_asked: bool = False
-    ) -> bool:
+    async def _succeeds(self, directory: LogDirectory, writing: Awaitable[None]) -> bool:
+        """Returns whether files were written; logs what fails, once."""
         try:
-            await self.write(directory, high_watermarks, is_asked=is_asked)
+            await writing
         except KafkaError as error:
             if directory not in self._without_checkpoint:
                 log.warning("checkpoint_not_written", path=directory.path, reason=error.message)
@@ -148,10 +149,35 @@ class Checkpointing:
         self._without_checkpoint.pop(directory, None)
         return True
 
-    async def write_online(self) -> bool:
-        """Writes the present state of every online directory, and logs what fails. Returns True when nothing failed."""
-        written = [await self._write_or_warn(directory) for directory in self._placement.online()]
+    async def write_held(self) -> bool:
+        """Writes which logs were made, for every online directory, and logs what fails. Returns True when nothing failed.
+
+        The other files can wait for the next checkpoint: they say nothing of a new log that its own files do not say.
+        """
+        written = [
+            await self._succeeds(directory, self._write_held(directory))
+            for directory in self._placement.online()
+        ]
         return all(written)
+
+    async def _write_held(self, directory: LogDirectory) -> None:
+        """Raises KAFKA_STORAGE_ERROR when that fails, or the directory is offline."""
+        async with self._writing:
+            _check_online(directory)
+            lines: list[str] = []
+            for some in slices(list(directory.held.items()), LOOKED_AT_ONCE):
+                if lines:
+                    await asyncio.sleep(0)
+                lines += held_lines(some)
+            try:
+                await self._offload.run(directory.write_held, format_held_lines(lines))
+            except OSError as error:
+                raise self._failed(directory, error) from error
+
+    def _failed(self, directory: LogDirectory, error: OSError) -> KafkaError:
+        self._on_error(directory, error)
+        message = f"cannot write the checkpoints of {directory.path}: {error}"
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
     async def write(
         self, directory: LogDirectory, high_watermarks: HighWatermarks = None, *, is_asked: bool = False
@@ -171,9 +197,7 @@ class Checkpointing:
                             self._logs[name].truncation.forgotten(notes[name])
                 directory.written(checkpoint)
             except OSError as error:
-                self._on_error(directory, error)
-                message = f"cannot write the checkpoints of {directory.path}: {error}"
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
+                raise self._failed(directory, error) from error
 
     async def _note_logs(
         self, directory: LogDirectory, high_watermarks: HighWatermarks, *, is_asked: bool

@@ -9,6 +9,7 @@ from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Runtime
 from odradek.storage.directories.log_directory import LogDirectory
 from odradek.storage.directories.placement import LogDirPlacement
+from odradek.storage.directories.rename_batch import Rename, RenameBatch
 from odradek.storage.files.lifetime import DISK_FULL, NO_DESCRIPTORS
 from odradek.storage.log.log import Log
 from odradek.telemetry import events
@@ -26,6 +27,7 @@ class DirectoryFailures:
         self._runtime = runtime
         self._placement = placement
         self._logs = logs
+        self._renames = RenameBatch(runtime.disk, runtime.offload)
         self.on_failure: Callable[[str, OSError], None] | None = None
         """Called with the path of a directory that went offline because a log met a disk error."""
         self.on_full: Callable[[LogDirectory], None] | None = None
@@ -53,16 +55,10 @@ class DirectoryFailures:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path}: {error}") from error
 
     async def rename(self, directory: LogDirectory, path: str, target: str) -> None:
-        """Renames a path in a directory durably; does nothing when it is not there. Raises KAFKA_STORAGE_ERROR."""
-        disk = self._runtime.disk
-
-        def rename() -> None:
-            if disk.exists(path):
-                disk.rename(path, target)
-                disk.sync_directory(directory.path)
-
+        """Renames a path in a directory durably, together with others; does nothing when it is not there. Raises
+        KAFKA_STORAGE_ERROR."""
         try:
-            await self._runtime.offload.run(rename)
+            await self._renames.rename(Rename(directory.path, path, target))
         except OSError as error:
             if error.errno not in DISK_FULL:
                 self.fail_directory(directory, error)

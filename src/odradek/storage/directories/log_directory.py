@@ -349,11 +349,18 @@ class LogDirectory:
                 sums = checkpoints.format_sums([data, self._written.get(name, b"")])
                 self._disk.replace(naming.join(self.path, naming.START_OFFSETS_SUMS), sums)
             if name == naming.HELD_REPLICAS:
-                self._disk.sync_directory(
-                    self.path
-                )  # a log that it speaks of must be there after a power cut
-            self._disk.replace(naming.join(self.path, name), data)
-            self._written[name] = data
+                self.write_held(data)
+            else:
+                self._disk.replace(naming.join(self.path, name), data)
+                self._written[name] = data
+
+    def write_held(self, data: bytes) -> None:
+        """Writes which logs were made here, unless the file has that content. Blocks; not while `write` does."""
+        if self._written.get(naming.HELD_REPLICAS) == data:
+            return
+        self._disk.sync_directory(self.path)  # a log that it speaks of must be there after a power cut
+        self._disk.replace(naming.join(self.path, naming.HELD_REPLICAS), data)
+        self._written[naming.HELD_REPLICAS] = data
 
     def extents_job(self, changed: Mapping[TopicPartition, Extent]) -> Callable[[], None]:
         """Returns a function that writes the changed extents. It blocks, on any thread; not while `write` does."""

@@ -279,7 +279,8 @@ class LogManager:
         self._uncertain.forget(name)
         opened = self._logs.pop(name, None)
         if opened is not None:
-            await self._runtime.offload.run(opened.abandon)
+            if not opened.abandon_now():
+                await self._runtime.offload.run(opened.abandon)
             opened.close()
         for directory in list(self._placement.of(name)):
             if directory.offline is None:
@@ -388,7 +389,7 @@ class LogManager:
         """Writes the list of logs if some were made since the last time, so that a later loss is noticed."""
         if self._openings.has_made_logs:
             self._openings.has_made_logs = False  # a log that is made meanwhile sets it again
-            if not await self._checkpoints.write_online():
+            if not await self._checkpoints.write_held():
                 self._openings.has_made_logs = True
         if self.owes_evidence:
             await self.note_evidence()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, TypeVar
 from uuid import UUID
@@ -44,10 +44,18 @@ def _offset_line(line: str) -> tuple[TopicPartition, int]:
 
 
 def format_held(held: Mapping[TopicPartition, UUID]) -> bytes:
-    """Formats `held-replicas`, a file of ours: a line `topic partition topic-id` each."""
-    return _format(
-        f"{name.topic} {name.partition} {kafka_id(topic_id)}" for name, topic_id in sorted(held.items())
-    )
+    """Formats `held-replicas`, a file of ours: a line `topic partition topic-id` each, in the order of the mapping."""
+    return format_held_lines(held_lines(held.items()))
+
+
+def held_lines(held: Iterable[tuple[TopicPartition, UUID]]) -> list[str]:
+    """Returns the lines of a part of `held-replicas`."""
+    return [f"{topic} {partition} {kafka_id(topic_id)}" for (topic, partition), topic_id in held]
+
+
+def format_held_lines(lines: Sequence[str]) -> bytes:
+    """Formats `held-replicas` of all its lines."""
+    return _format(lines)
 
 
 def parse_held(data: bytes) -> dict[TopicPartition, UUID]:

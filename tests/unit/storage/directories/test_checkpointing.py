@@ -39,3 +39,16 @@ async def test_checkpoints_of_many_logs_let_others_go_on_and_speak_of_all(
     for kind in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
         lines = lab.disk.read(f"/data/{kind}").decode().splitlines()[2:]
         assert lines == [f"flights {name.partition} 0" for name in names]
+
+
+async def test_noting_logs_that_were_made_writes_no_other_checkpoint(lab: Lab) -> None:
+    directories = lab.directories()
+    names = [TopicPartition("flights", number) for number in range(9)]
+    for name in names:
+        await directories.open_log(name, TOPIC_ID, CONFIG)
+    before = set(lab.names("/data"))
+    await directories.record_created_logs()
+    assert set(lab.names("/data")) - before == {"held-replicas"}
+    lab.kill()
+    directories = lab.directories()
+    assert all(directories.was_held(name, TOPIC_ID) for name in names)

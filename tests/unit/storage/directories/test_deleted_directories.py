@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 from odradek.config.topic import LogConfig
 from odradek.model.ids import TopicPartition
+from odradek.storage.directories.deleted_directories import DeletedDirectories
+from odradek.storage.directories.rename_batch import Rename, RenameBatch
 from odradek.testing.sim import FailOperations
 
 Lab = Any
@@ -90,3 +93,63 @@ async def test_closing_waits_for_no_more_than_the_file_that_is_being_removed(lab
     await directories.close_logs()
     directories.close()
     assert len(of_flights(lab)) == 1, "the next start goes on"
+
+
+class CountingOffload:
+    """An offload that counts what is run."""
+
+    def __init__(self) -> None:
+        self.runs: list[str] = []
+
+    async def run(self, work: Callable[..., Any], *arguments: object) -> Any:
+        self.runs.append(getattr(work, "__name__", ""))
+        await asyncio.sleep(0)
+        return work(*arguments)
+
+
+def renames(count: int) -> list[Rename]:
+    return [Rename("/data", f"/data/{number}", f"/data/{number}-delete") for number in range(count)]
+
+
+async def test_directories_that_are_renamed_together_share_a_sync(lab: Lab) -> None:
+    lab.disk.make_directory("/data")
+    for wanted in renames(70)[1:]:
+        lab.disk.make_directory(wanted.path)
+    synced: list[str] = []
+    offload, sync = CountingOffload(), lab.disk.sync_directory
+    lab.disk.sync_directory = lambda path: (sync(path), synced.append(path))
+    batch = RenameBatch(lab.disk, offload)
+    await asyncio.gather(*map(batch.rename, renames(70)))
+    assert (len(offload.runs), synced) == (2, ["/data", "/data"]), "64 and 6 of them"
+    assert sorted(lab.names("/data")) == sorted(f"{number}-delete" for number in range(1, 70))
+
+
+async def test_a_rename_that_fails_leaves_the_others_alone(lab: Lab) -> None:
+    lab.disk.make_directory("/data")
+    for wanted in renames(3):
+        lab.disk.make_directory(wanted.path)
+    batch = RenameBatch(lab.disk, CountingOffload())
+    fault = FailOperations(operations={"rename"}, path_test=lambda path: path == "/data/1")
+    lab.disk.faults.append(fault)
+    outcomes = await asyncio.gather(*map(batch.rename, renames(3)), return_exceptions=True)
+    assert [isinstance(outcome, OSError) for outcome in outcomes] == [False, True, False]
+    lab.disk.faults[:] = [FailOperations(operations={"sync_directory"})]
+    outcomes = await asyncio.gather(*map(batch.rename, renames(2)), return_exceptions=True)
+    assert [isinstance(outcome, OSError) for outcome in outcomes] == [False, True], "0 was renamed before"
+
+
+async def test_small_directories_go_many_at_a_time_and_large_files_one_by_one(lab: Lab) -> None:
+    offload = CountingOffload()
+    deleted = DeletedDirectories(lab.disk, offload)
+    for number in range(40):
+        path = f"/data/t-{number}.x-delete"
+        lab.disk.make_directory("/data")
+        lab.disk.make_directory(path)
+        for name, size_bytes in (("a.log", 2_000_000 if number == 5 else 10), ("a.index", 10)):
+            file = lab.disk.open(f"{path}/{name}", create=True)
+            file.pwrite(bytes(size_bytes), 0)
+            file.close()
+        deleted.add(path)
+    await deleted.remove()
+    assert lab.names("/data") == []
+    assert len(offload.runs) == 2 + 3, "two portions; two files and a directory that was large"
