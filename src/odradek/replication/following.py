@@ -42,6 +42,10 @@ _EPOCH_MAX: Final = 0x7FFF_FFFF
 _UNKNOWN_OFFSET: Final = -1
 _PAUSE_S_MIN: Final = 0.02
 _DOUBLINGS_MAX: Final = 16
+_TOGETHER_S: Final = 0.005
+_TOGETHER_S_MAX: Final = 0.05
+"""New partitions are first fetched together: when none has come for the shorter time, or after the longer one at the latest.
+Their leaders make their logs at the same moment."""
 _FLUSH_S: Final = 0.005
 """Seconds until the next check whether a log is durable up to its end."""
 IDLE_FROM: Final = 2
@@ -171,6 +175,9 @@ class FetchState:
         self._followed: dict[PartitionKey, FollowedPartition] = {}
         self._dirty: dict[PartitionKey, None] = {}
         self._paused: dict[PartitionKey, None] = {}
+        self._new: dict[PartitionKey, None] = {}
+        """Partitions of new topics that were not fetched yet, and that no request names before `_new_due_at`."""
+        self._new_due_at = self._new_due_at_most = 0.0
         self._in_session: dict[PartitionKey, tuple[FollowedPartition, FetchPosition]] = {}
         """The partitions in the leader's session."""
         self._session_id = _NO_SESSION
@@ -184,7 +191,7 @@ class FetchState:
 
     # -- what is followed
 
-    def follow(self, replica: FollowedReplica) -> bool:
+    def follow(self, replica: FollowedReplica, now: float) -> bool:
         """Begins, or begins again under the replica's present leader epoch. Returns False when it is followed under that
         already."""
         key = replica.topic_id, replica.name.partition
@@ -194,20 +201,36 @@ class FetchState:
         self.idle_count = 0
         self._followed[key] = FollowedPartition(replica, replica.leader_epoch)
         self._paused.pop(key, None)
-        self._dirty[key] = None
+        if known is None and replica.leader_epoch == 0 and replica.durable_offset == 0:
+            self._expect_more(key, now)
+        else:
+            self._new.pop(key, None)
+            self._dirty[key] = None
         return True
+
+    def _expect_more(self, key: PartitionKey, now: float) -> None:
+        """Leaves a new partition out until those that come with it are there."""
+        if not self._new:
+            self._new_due_at_most = now + _TOGETHER_S_MAX
+        self._new_due_at = min(now + _TOGETHER_S, self._new_due_at_most)
+        self._new[key] = None
 
     def unfollow(self, replica: FollowedReplica) -> None:
         key = replica.topic_id, replica.name.partition
         if (known := self._followed.get(key)) is not None and known.replica is replica:
             del self._followed[key]
             self._paused.pop(key, None)
+            self._new.pop(key, None)
             self._dirty[key] = None
 
     @property
     def has_news(self) -> bool:
         """Whether partitions came or went, or are to be asked for again, since the last request."""
-        return bool(self._dirty)
+        return bool(self._dirty) or bool(self._new)
+
+    def news_due_in(self, now: float) -> float:
+        """Seconds until the next request names all that is new."""
+        return max(0.0, self._new_due_at - now) if self._new else 0.0
 
     @property
     def followed(self) -> Collection[FollowedPartition]:
@@ -226,7 +249,7 @@ class FetchState:
         forgotten: list[PartitionKey] = []
         if self._epoch == _FULL:
             self._in_session.clear()
-            self._dirty = dict.fromkeys(self._followed)
+            self._dirty = {key: None for key in self._followed if key not in self._new}
         for key in self._dirty:
             followed = self._followed.get(key)
             if followed is not None and (key in self._paused or self._awaits_flush(followed, now)):
@@ -260,6 +283,9 @@ class FetchState:
         for key in [key for key in self._paused if self._followed[key].due_at <= now]:
             del self._paused[key]
             self._dirty[key] = None
+        if self._new and self._new_due_at <= now:
+            self._dirty.update(self._new)
+            self._new.clear()
 
     def _wait_ms(self, now: float, terms: FetchTerms) -> int:
         """Returns the wait: longer with each empty answer, but not beyond the next try of a paused partition."""
@@ -284,10 +310,11 @@ class FetchState:
             self._dirty[followed.key] = None
 
     def due_in(self, now: float) -> float | None:
-        """Seconds until the next pause of a partition is over; None when none is paused."""
-        if not self._paused:
-            return None
-        return max(0.0, min(self._followed[key].due_at for key in self._paused) - now)
+        """Seconds until a partition that is left out now is to be asked for; None when none is left out."""
+        times = [self._followed[key].due_at for key in self._paused]
+        if self._new:
+            times.append(self._new_due_at)
+        return max(0.0, min(times) - now) if times else None
 
     def _request(
         self,

@@ -57,8 +57,7 @@ _INLINE_BYTES: Final = 128 * 1024
 _TURN_BYTES: Final = 1024 * 1024
 """How many bytes are appended before other tasks get the event loop."""
 _NUDGE_AFTER_S: Final = 0.005
-"""Changes that follow each other, as when topics are made, are handled together. The leader may also not know yet that it
-leads."""
+"""Changes that follow each other are handled together. The leader may also not know yet that it leads."""
 _NOTHING: Final = FetchRequest(
     replica_state=ReplicaState(replica_id=-1, replica_epoch=-1), max_wait_ms=0, session_id=0, session_epoch=-1
 )
@@ -183,7 +182,7 @@ class _FetchLoop:
     # -- what is followed
 
     def follow(self, partition: Partition) -> None:
-        if not self._state.follow(partition):
+        if not self._state.follow(partition, self._fetchers.runtime.clock.monotonic()):
             return
         self._changed.set()
         self._nudge_soon()
@@ -195,16 +194,17 @@ class _FetchLoop:
             self._interrupted = True
             self._poll.cancel()
 
-    def _nudge_soon(self) -> None:
+    def _nudge_soon(self, after_s: float = _NUDGE_AFTER_S) -> None:
         if self._poll is not None and self._nudge is None:
-            self._nudge = asyncio.get_running_loop().call_later(_NUDGE_AFTER_S, self._begin_nudge)
+            self._nudge = asyncio.get_running_loop().call_later(after_s, self._begin_nudge)
 
     def _begin_nudge(self) -> None:
         self._nudge = None
         if not self._state.has_news:
             return
-        if self._nudging is not None:
-            self._nudge_soon()
+        due_in_s = self._state.news_due_in(self._fetchers.runtime.clock.monotonic())
+        if self._nudging is not None or due_in_s > 0:
+            self._nudge_soon(max(due_in_s, _NUDGE_AFTER_S))
         elif self._poll is not None and not self._poll.done():
             self._nudging = asyncio.get_running_loop().create_task(self._nudge_leader())
 

@@ -93,7 +93,7 @@ def partition_data(number: int, code: ErrorCode = ErrorCode.NONE) -> PartitionDa
 def following(*replicas: Replica) -> FetchState:
     state = FetchState()
     for replica in replicas:
-        assert state.follow(replica)
+        assert state.follow(replica, 0.0)
     return state
 
 
@@ -112,6 +112,34 @@ def test_the_first_request_names_everything_and_asks_for_a_session() -> None:
     assert (request.session_id, request.session_epoch) == (0, 0)
     assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (2, 77)
     assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 5000)
+
+
+def test_partitions_of_new_topics_are_first_fetched_together() -> None:
+    old, new = Replica(0), [Replica(number, LeaderEpoch(0)) for number in range(1, 30)]
+    state = in_session(old)
+    for replica in new[:2]:
+        assert state.follow(replica, 1.0)
+    assert state.has_news
+    assert state.news_due_in(1.0) == pytest.approx(0.005)
+    assert asked(state.next(1.0, TERMS)) == {}, "the others are on their way"
+    assert state.follow(new[2], 1.004)
+    assert asked(state.next(1.006, TERMS)) == {}
+    state.unfollow(new[0])
+    assert sorted(asked(state.next(1.009, TERMS))) == [2, 3]
+    assert state.news_due_in(1.009) == 0.0
+    for number, replica in enumerate(new[3:]):
+        assert state.follow(replica, 2.0 + 0.004 * number)
+    assert state.news_due_in(2.05) == 0.0, "they do not wait for the last one for ever"
+    assert sorted(asked(state.next(2.05, TERMS))) == list(range(4, 30))
+
+
+def test_a_request_that_names_everything_leaves_new_partitions_out_until_they_are_due() -> None:
+    state = FetchState()
+    assert state.follow(Replica(0, LeaderEpoch(0)), 1.0)
+    assert state.next(1.0, TERMS) is None
+    assert state.due_in(1.0) == pytest.approx(0.005)
+    assert state.follow(Replica(0, LeaderEpoch(1)), 1.0), "another leader has records of it, perhaps"
+    assert asked(state.next(1.0, TERMS)) == {0: (1, 0, 0)}
 
 
 def test_later_requests_name_only_what_changed() -> None:
@@ -168,7 +196,7 @@ def test_without_anything_to_follow_there_is_nothing_to_ask() -> None:
     state.unfollow(replica)
     assert not state
     assert state.next(0.0, TERMS) is None
-    state.follow(Replica(2))
+    state.follow(Replica(2), 0.0)
     request = state.next(0.0, TERMS)
     assert request is not None
     assert request.session_epoch == 0
@@ -180,7 +208,7 @@ def test_an_answer_is_dropped_when_the_epoch_changed_meanwhile() -> None:
     state = following(replica)
     state.next(0.0, TERMS)
     replica.leader_epoch = LeaderEpoch(2)
-    assert state.follow(replica)
+    assert state.follow(replica, 0.0)
     assert state.answered(answer(partition_data(0))) == []
     assert asked(state.next(0.0, TERMS)) == {0: (2, 0, 0)}
 
@@ -190,7 +218,7 @@ def test_an_answer_is_dropped_when_the_partition_was_given_up_and_taken_up_again
     state = following(replica)
     state.next(0.0, TERMS)
     state.unfollow(replica)
-    state.follow(replica)
+    state.follow(replica, 0.0)
     assert state.answered(answer(partition_data(0))) == []
     state.next(0.0, TERMS)
     assert state.answered(answer(partition_data(0))) != []
@@ -200,7 +228,7 @@ def test_under_another_epoch_a_partition_leaves_the_session_and_comes_back_in_on
     first, two = Replica(0), Replica(1)
     state = in_session(first, two)
     first.leader_epoch = LeaderEpoch(2)
-    state.follow(first)
+    state.follow(first, 0.0)
     request = state.next(0.0, TERMS)
     assert (forgotten(request), asked(request)) == ([0], {0: (2, 0, 0)})
     state.answered(answer(partition_data(0)))
@@ -210,7 +238,7 @@ def test_under_another_epoch_a_partition_leaves_the_session_and_comes_back_in_on
 
 def test_so_does_one_that_was_opened_again_under_the_same_epoch() -> None:
     state = in_session(Replica(0))
-    assert state.follow(Replica(0))
+    assert state.follow(Replica(0), 0.0)
     request = state.next(0.0, TERMS)
     assert (forgotten(request), asked(request)) == ([0], {0: (1, 0, 0)})
 
@@ -218,7 +246,7 @@ def test_so_does_one_that_was_opened_again_under_the_same_epoch() -> None:
 def test_following_again_under_the_same_epoch_changes_nothing() -> None:
     replica = Replica(0)
     state = in_session(replica)
-    assert not state.follow(replica)
+    assert not state.follow(replica, 0.0)
     assert asked(state.next(0.0, TERMS)) == {}
 
 
@@ -261,7 +289,7 @@ def test_a_new_epoch_ends_the_pause() -> None:
     assert partition is not None
     state.pause(partition[0][0], 0.0, 100.0, 0.5)
     replica.leader_epoch = LeaderEpoch(2)
-    state.follow(replica)
+    state.follow(replica, 0.0)
     assert asked(state.next(0.0, TERMS)) == {0: (2, 0, 0)}
 
 
@@ -339,7 +367,7 @@ def test_a_partition_more_ends_the_long_waits() -> None:
     for _ in range(8):
         state.next(0.0, TERMS)
         state.answered(answer())
-    state.follow(Replica(1))
+    state.follow(Replica(1), 0.0)
     request = state.next(0.0, TERMS)
     assert request is not None
     assert request.max_wait_ms == 500

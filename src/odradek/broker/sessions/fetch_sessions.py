@@ -64,6 +64,8 @@ class _Cached:
     wanted: RequestedPartition
     high_watermark: int = -1
     log_start_offset: int = -1
+    is_troubled: bool = False
+    """The last answer was an error, say: the next one tells the client that this is over, whatever it knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,13 +155,18 @@ class FetchSession:
         self.resting = None  # it holds this session
 
     def is_news(self, key: PartitionKey, high_watermark: int, log_start_offset: int) -> bool:
-        """Tells whether the client last received something else."""
+        """Tells whether the client last received something else, and did not name these marks itself.
+
+        A follower names its own. It knows all about a partition in which nothing was written, and needs no answer about it.
+        """
         cached = self.partitions.get(key)
-        return (
-            cached is None
-            or cached.high_watermark != high_watermark
-            or cached.log_start_offset != log_start_offset
-        )
+        if cached is None or cached.is_troubled:
+            return True
+        wanted = cached.wanted
+        return high_watermark not in (
+            cached.high_watermark,
+            wanted.high_watermark,
+        ) or log_start_offset not in (cached.log_start_offset, wanted.log_start_offset)
 
     def lags_in_start(self, wanted: RequestedPartition, start_offset: int) -> bool:
         """Tells whether the client's log begins below `start_offset`, and the client does not know that."""
@@ -180,19 +187,19 @@ class FetchSession:
         news = (
             sent_partition.has_records
             or sent_partition.has_news
-            or cached.high_watermark != sent_partition.high_watermark
-            or cached.log_start_offset != sent_partition.log_start_offset
+            or self.is_news(
+                sent_partition.key, sent_partition.high_watermark, sent_partition.log_start_offset
+            )
         )
         cached.high_watermark = sent_partition.high_watermark
         cached.log_start_offset = sent_partition.log_start_offset
+        cached.is_troubled = sent_partition.has_news
         if sent_partition.has_records:
             # Served now, so it goes to the back: a busy partition must not starve the others.
             self.partitions[sent_partition.key] = self.partitions.pop(sent_partition.key)
             if sent_partition.key in self._active:
                 del self._active[sent_partition.key]
                 self._active[sent_partition.key] = None
-        if sent_partition.has_news:
-            cached.high_watermark = cached.log_start_offset = -1  # say it again once the trouble is over
         return news
 
 

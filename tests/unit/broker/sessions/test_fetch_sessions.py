@@ -156,6 +156,24 @@ def test_an_incremental_response_mentions_only_what_changed() -> None:
     assert session.changed(partition_data(0, high_watermark=6)), "the end of the trouble is news too"
 
 
+def test_a_response_leaves_out_the_marks_that_the_follower_named_itself() -> None:
+    sessions = make()
+    new = RequestedPartition(
+        key=named("t", 0), fetch_offset=0, max_bytes=1000, log_start_offset=0, high_watermark=0
+    )
+    session = plan(sessions, 0, 0, [new], is_follower=True).session
+    assert session is not None
+    assert not session.is_news(new.key, 0, 0)
+    assert not session.changed(partition_data(0, high_watermark=0))
+    assert session.is_news(new.key, 0, 1), "the log begins elsewhere"
+    assert session.is_news(new.key, 1, 0)
+    assert session.changed(partition_data(0, high_watermark=1))
+    assert session.changed(partition_data(0, high_watermark=-1, has_news=True))
+    assert session.is_news(new.key, 0, 0), "the end of the trouble is news to a follower, too"
+    assert session.changed(partition_data(0, high_watermark=0))
+    assert not session.is_news(new.key, 0, 0)
+
+
 def test_what_is_forgotten_and_wanted_in_one_request_is_reported_again() -> None:
     sessions = make()
     session = plan(sessions, 0, 0, [want(0), want(1)]).session
