@@ -26,6 +26,8 @@ from odradek import (
 from odradek.client import FatalTransactionError, TransactionAbortedError, TransactionError
 from odradek.client.groups.values import GroupMetadata
 from odradek.client.transactions import service
+from odradek.client.transactions.prepared import TransactionClient
+from odradek.model.errors import ErrorCode
 
 SECONDS = 20.0
 TXN_OFFSET_COMMIT = 28
@@ -419,6 +421,25 @@ def test_librdkafka_reads_what_we_commit_and_we_what_it_commits(
     values = [message.value() for message in reader.consume(2, SECONDS)]
     reader.close()
     assert values == [b"ours", b"theirs"]
+
+
+def test_an_admin_looks_a_coordinator_up_again_only_where_an_attempt_failed(
+    bootstrap: str, producer: Producer, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searches: list[bool] = []
+    broker_of = TransactionClient.broker_of
+
+    async def noted(client: TransactionClient, transactional_id: str, *, search: bool = False) -> int:
+        searches.append(search)
+        if len(searches) == 1:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "it has moved")
+        return await broker_of(client, transactional_id, search=search)
+
+    monkeypatch.setattr(TransactionClient, "broker_of", noted)
+    with Admin(**logins.ours(bootstrap)) as admin:
+        for _ in range(3):
+            assert admin.describe_transactions([name])[name].transactional_id == name
+    assert searches == [False, True, False, False]
 
 
 def test_an_admin_sees_transactions_and_can_end_one(

@@ -91,6 +91,18 @@ def test_the_client_idle_for_longest_makes_room() -> None:
     assert [line.closed for line in seen] == [True] + [False] * IDLE_CLIENTS_MAX
 
 
+def test_the_client_that_was_used_last_is_lent_first() -> None:
+    lines = pool()
+    with lines.lend(SERVERS) as early:
+        with lines.lend(SERVERS) as late:
+            pass
+        with lines.lend(SERVERS) as again:
+            assert again is late
+    for _ in range(3):
+        with lines.lend(SERVERS) as last:
+            assert last is early
+
+
 def test_client_settings_are_checked_before_anything_runs() -> None:
     check_read_settings({**SERVERS, "fetch.min.bytes": "1"})
     check_write_settings({**SERVERS, "compression.type": "zstd"})

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Final
 
 from odradek.client.admin import transactions
+from odradek.client.admin.calls import Grouped, Items
 from odradek.client.admin.session import AdminSession
 from odradek.client.admin.transaction_descriptions import (
     OpenTransaction,
@@ -14,7 +14,6 @@ from odradek.client.admin.transaction_descriptions import (
     TransactionDescription,
     TransactionListing,
 )
-from odradek.client.groups.coordinator import TRANSACTION
 from odradek.client.groups.values import OffsetsToCommit, as_committable
 from odradek.client.network.errors import WrongArgumentError
 from odradek.client.transactions.prepared import TransactionIdentity
@@ -49,13 +48,27 @@ class TransactionCalls:
     async def describe(
         self, transactional_ids: Iterable[str], timeout_s: float | None
     ) -> dict[str, TransactionDescription]:
-        """Returns the transactions of these ids, from their coordinators."""
+        """Returns the transactions of these ids, from their coordinators.
+
+        They are looked up for the first attempt only where they are not known, and then for each.
+        """
+        has_asked = False
+
+        async def by_coordinator(items: Items, _: float) -> Grouped:
+            nonlocal has_asked
+            search, has_asked = has_asked, True
+            grouped: Grouped = {}
+            for name, content in items.items():
+                broker = await self._session.transactions.broker_of(name, search=search)
+                grouped.setdefault(broker, {})[name] = content
+            return grouped
+
         descriptions: dict[str, TransactionDescription] = await self._session.each(
             "describe_transactions",
             dict.fromkeys(transactional_ids),
             timeout_s,
             None,
-            by=partial(self._session.calls.by_coordinator, TRANSACTION),
+            by=by_coordinator,
             ask_broker=lambda broker, some, _: transactions.describe_transactions(some, broker),
         )
         return descriptions

@@ -124,6 +124,13 @@ class TransactionClient:
         epoch = epoch_after_commit(committed.producer_epoch, epoch_per_transaction=modern)
         return None if epoch is None else replace(committed, producer_epoch=epoch)
 
+    async def broker_of(self, transactional_id: str, *, search: bool = False) -> int:
+        """Returns the id of the coordinator's broker; with `search`, no earlier answer counts. One attempt; KafkaError."""
+        coordinator = self._coordinator(TRANSACTION, transactional_id)
+        if search:
+            coordinator.forget()
+        return await coordinator.broker()
+
     # -- inside
 
     async def _has_epoch_per_transaction(self, identity: TransactionIdentity, timeout_s: float) -> bool:

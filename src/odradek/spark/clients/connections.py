@@ -74,7 +74,10 @@ V = TypeVar("V")
 
 
 class Pool(Generic[C]):
-    """Idle clients of one kind, by their settings. `abandon` ends one that an error came out of. For any thread."""
+    """Idle clients of one kind, by their settings. `abandon` ends one that an error came out of. For any thread.
+
+    The one that was used last is lent first: few clients do the work, and these know coordinators and topics.
+    """
 
     def __init__(self, make: Callable[[ClientConfig], C], abandon: Callable[[C], None]) -> None:
         self._make = make
@@ -102,7 +105,8 @@ class Pool(Generic[C]):
         if self._process != os.getpid():  # sockets, threads and locks do not survive a fork
             self._process, self._idle, self._lock = os.getpid(), deque(), threading.Lock()
         with self._lock:
-            for index, (settings, idle) in enumerate(self._idle):
+            for index in range(len(self._idle) - 1, -1, -1):
+                settings, idle = self._idle[index]
                 if settings == key:
                     del self._idle[index]
                     return idle
@@ -132,13 +136,15 @@ class SerialExecutor:
     """One thread of this process, made when it is needed. The process does not end before its work is done."""
 
     def __init__(self) -> None:
-        self._thread: ThreadPoolExecutor | None = None
-        self._process = os.getpid()
+        self._of_process: tuple[int, ThreadPoolExecutor] | None = None
+        self._lock = threading.Lock()
 
     def submit(self, work: Callable[[], None]) -> None:
-        if self._thread is None or self._process != os.getpid():  # threads do not survive a fork
-            self._thread, self._process = ThreadPoolExecutor(1, "odradek-errands"), os.getpid()
-        self._thread.submit(work)
+        with self._lock:
+            of_process = self._of_process
+            if of_process is None or of_process[0] != os.getpid():  # threads do not survive a fork
+                of_process = self._of_process = os.getpid(), ThreadPoolExecutor(1, "odradek-errands")
+        of_process[1].submit(work)
 
 
 def _consumer(config: ClientConfig) -> Consumer:

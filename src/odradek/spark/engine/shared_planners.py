@@ -65,7 +65,8 @@ import json, os, socket, sys
 door = socket.socket(socket.AF_UNIX)
 try:
     door.connect(DOOR)
-    request = {"arguments": sys.argv[3:], "environment": dict(os.environ), "directory": os.getcwd()}
+    process = {"process": os.getpid(), "directory": os.getcwd()}
+    request = {**process, "arguments": sys.argv[3:], "environment": dict(os.environ)}
     content = json.dumps(request).encode()
     socket.send_fds(door, [content[:1]], [0, 1, 2])
     door.sendall(content[1:])

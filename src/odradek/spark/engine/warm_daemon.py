@@ -21,12 +21,13 @@ import socket
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Final, NoReturn, TypedDict
+from typing import Final, NoReturn
 
 import pyarrow  # noqa: F401 - for the workers
 from pyspark import daemon
 
 from odradek.model.lazy import lazy
+from odradek.spark.engine.write_drivers import MODULES, DaemonRequest, WriteDrivers, adopt
 
 log: Final = logging.getLogger("odradek.spark")
 
@@ -37,8 +38,7 @@ _OF_ANY_WORKER: Final = ("odradek.spark.sink", "odradek.spark.source", "odradek.
 _OF_EACH_QUERY: Final = (
     "pyspark.sql.worker.create_data_source",
     "pyspark.sql.worker.plan_data_source_read",
-    "pyspark.sql.worker.write_into_data_source",
-    "pyspark.sql.worker.python_streaming_sink_runner",
+    *MODULES,
     RUNNER,
     "pandas",
     "pyarrow.pandas_compat",
@@ -50,14 +50,6 @@ _OF_EACH_QUERY: Final = (
 _STANDARD_INPUT: Final = 0
 _REQUEST_S: Final = 30.0
 _REQUEST_MAX_BYTES: Final = 1 << 20
-
-
-class _DaemonRequest(TypedDict):
-    """The JSON of a request for a daemon: its process, as Spark would have started it."""
-
-    arguments: list[str]
-    environment: dict[str, str]
-    directory: str
 
 
 def _import(modules: Iterable[str]) -> None:
@@ -78,6 +70,7 @@ def serve(listening: socket.socket, modules: Sequence[str]) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing waits for a daemon
     _import([*_OF_ANY_WORKER, *_OF_EACH_QUERY, *modules])
     door = listening.fileno()
+    writes = WriteDrivers()
     while _STANDARD_INPUT not in select.select([door, _STANDARD_INPUT], [], [])[0]:
         asking, _ = listening.accept()
         with asking:
@@ -87,14 +80,15 @@ def serve(listening: socket.socket, modules: Sequence[str]) -> None:
             except (OSError, ValueError) as error:
                 log.warning("a daemon of workers gets a process of its own: %s", error)
                 continue
-            if os.fork() == 0:
+            if not writes.accept(request, descriptors, asking, listening) and os.fork() == 0:
                 listening.close()
+                writes.close()
                 _become(request, descriptors, asking)
             for descriptor in descriptors:
                 os.close(descriptor)
 
 
-def _received(asking: socket.socket) -> tuple[_DaemonRequest, list[int]]:
+def _received(asking: socket.socket) -> tuple[DaemonRequest, list[int]]:
     """Returns the request, and the standard descriptors of the process that sent it."""
     content, descriptors, _, _ = socket.recv_fds(asking, 1 << 16, 3)
     try:
@@ -102,7 +96,7 @@ def _received(asking: socket.socket) -> tuple[_DaemonRequest, list[int]]:
             content += part
             if len(content) > _REQUEST_MAX_BYTES:
                 raise ValueError(f"its request has more than {_REQUEST_MAX_BYTES} bytes")
-        request: _DaemonRequest = json.loads(content)
+        request: DaemonRequest = json.loads(content)
     except BaseException:
         for descriptor in descriptors:
             os.close(descriptor)
@@ -110,17 +104,14 @@ def _received(asking: socket.socket) -> tuple[_DaemonRequest, list[int]]:
     return request, list(descriptors)
 
 
-def _become(request: _DaemonRequest, descriptors: Sequence[int], asking: socket.socket) -> NoReturn:
+def _become(request: DaemonRequest, descriptors: Sequence[int], asking: socket.socket) -> NoReturn:
     """Runs the daemon that was asked for. While it lives, it holds the connection: the asking process waits for its end."""
     code = 1
     try:
         for number, descriptor in enumerate(descriptors):
             os.dup2(descriptor, number)
             os.close(descriptor)
-        os.environ.clear()
-        os.environ.update(request["environment"])
-        os.chdir(request["directory"])
-        sys.path += os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        adopt(request)
         sys.argv = ["warm_daemon", *request["arguments"]]
         asking.sendall(b"+")
         run_daemon(sys.argv[1])

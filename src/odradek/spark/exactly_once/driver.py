@@ -1,7 +1,8 @@
 """The driver's half of the sink: begin a batch, commit its decision, carry the decision out. It fences zombie drivers.
 
-`begin` runs in Spark's planner process before a batch's tasks, `decide` in its commit process after them. Between the two
-only the tasks' results travel, so a task's result holds what `begin` found out.
+`begin` runs in Spark's planner process before a batch's tasks, `decide` in its commit process after them. The SQL server runs
+both on threads of one process (`engine/write_drivers.py`); elsewhere only the tasks' results travel between the two. So a
+task's result holds what `begin` found out.
 
 **Why a transaction may be aborted.** Nothing but the fence orders two drivers, and a process may stand still between any two
 lines. So open transactions are listed first; then the driver is fenced, by which all who could decide them are shut out; then
@@ -12,6 +13,7 @@ newer driver's tasks write meanwhile has other ones.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -83,6 +85,10 @@ class DriverMemory:
     begun: tuple[TransactionIdentity, float] | None = None
     """The batch that this process began last, and when: who is to decide it."""
     committed: CommittedTransactions = field(default_factory=CommittedTransactions)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while this process begins a batch of the sink, or decides one. A query that was stopped may still do so as its
+    successor begins: the successor fences after it.
+    """
 
 
 _memories: Final[dict[tuple[str, str], DriverMemory]] = {}
@@ -207,7 +213,7 @@ class SinkDriver:
         """Begins without a new fence, where the batch that this process began last was decided in its name, and no other
         process has fenced since.
 
-        Spark plans the batches of a query in several processes. One of them may have begun a batch that it did not decide,
+        Spark may plan the batches of a query in several processes. One of them may have begun a batch that it did not decide,
         such as one that failed, or one that was in the output already. If a newer driver shuts this one out from now on, this
         batch cannot be decided. Each identity is given to one batch: the end of a transaction is the end of its epoch
         (KIP-890).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -35,7 +36,9 @@ class SinkTopics(Protocol):
 
 @dataclass(slots=True)
 class KnownTopics:
-    """The topics of the sink's cluster. It is asked again after some time, and when a topic has grown or has a new id."""
+    """The topics of the sink's cluster. It is asked again after some time, and when a topic has grown or has a new id.
+    For any thread: the others wait while one asks.
+    """
 
     _counts: dict[str, int] = field(default_factory=dict)
     _ids: dict[str, UUID] = field(default_factory=dict)
@@ -44,6 +47,7 @@ class KnownTopics:
     _missing: frozenset[str] = frozenset()
     _others: frozenset[tuple[str, UUID]] = frozenset()
     """Topics that were read, and whose names belong to other topics in the sink's cluster."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def held(
         self, offsets: Offsets, topic_ids: TopicIds, cluster: SinkTopics, clock: Clock
@@ -52,6 +56,12 @@ class KnownTopics:
 
         A query may read topics of another cluster, or topics that were deleted. The cluster may have others of their names.
         """
+        with self._lock:
+            return self._held(offsets, topic_ids, cluster, clock)
+
+    def _held(
+        self, offsets: Offsets, topic_ids: TopicIds, cluster: SinkTopics, clock: Clock
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
         topics = frozenset(offset.topic for offset in offsets)
         read = {topic: topic_ids[topic] for topic in topics if topic in topic_ids}
         if self._must_look(offsets, topics, read, clock.monotonic()):

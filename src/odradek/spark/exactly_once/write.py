@@ -152,7 +152,7 @@ class TwoPhaseWrite:
     ) -> T:
         sink_id = self._delivery.sink_id
         memory = memory_of(self._servers, sink_id)
-        with connections.administering(self.options.client) as admin:
+        with memory.lock, connections.administering(self.options.client) as admin:
             return use(
                 SinkDriver(
                     admin,
@@ -208,7 +208,7 @@ class TwoPhaseWrite:
         return {group: held for group in groups if held}
 
     def _held(self, read: BatchInput) -> dict[TopicPartition, OffsetAndMetadata]:
-        known = _topics_of(self.options.client["bootstrap.servers"])
+        known = _topics_of(self._servers, frozenset(at.topic for at in read.next_offsets))
         catalog = connections.catalog(self.options.client)
         return known.held(read.next_offsets, read.topic_ids, catalog, real.SystemClock())
 
@@ -241,11 +241,12 @@ class TwoPhaseWrite:
         check_resumed(delivery.sink_id, ends_at, begins_at)
 
 
-_known_topics: Final[dict[str, KnownTopics]] = {}
+_known_topics: Final[dict[tuple[str, frozenset[str]], KnownTopics]] = {}
+"""By servers and the topics that a query reads."""
 
 
-def _topics_of(servers: str) -> KnownTopics:
-    return _known_topics.setdefault(servers, KnownTopics())
+def _topics_of(servers: str, topics: frozenset[str]) -> KnownTopics:
+    return _known_topics.setdefault((servers, topics), KnownTopics())
 
 
 class _OutgoingRows:

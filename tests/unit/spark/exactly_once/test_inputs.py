@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from odradek.spark.exactly_once.decision import Decision
 from odradek.spark.exactly_once.inputs import TOPICS_KNOWN_FOR_S, KnownTopics, check_repeated, check_resumed
 from odradek.spark.exactly_once.task import BatchName
 
+_OTHER_THREAD_S = 0.5
 A, B, OTHER = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("other", 0)
 
 
@@ -67,6 +69,25 @@ class Holding:
 
 def test_topics_of_another_cluster_are_left_out() -> None:
     assert Holding(Cluster({"a": 1})).held({A: 1, B: 2, OTHER: 3}) == {A: 1}
+
+
+def test_while_one_thread_asks_the_cluster_others_wait_for_what_it_says() -> None:
+    sink = Holding(Cluster({"a": 1}))
+    held: list[dict[TopicPartition, int]] = []
+    other = threading.Thread(target=lambda: held.append(sink.held({A: 1})))
+
+    class Slow(Cluster):
+        def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+            if other.ident is None:
+                other.start()
+                other.join(_OTHER_THREAD_S)  # without a lock it asks, too, and ends
+            return super().partition_counts(topics)
+
+    sink.cluster = Slow({"a": 1})
+    assert sink.held({A: 1}) == {A: 1}
+    other.join()
+    assert held == [{A: 1}]
+    assert sink.cluster.asked == [["a"]]
 
 
 def test_the_cluster_is_asked_again_after_a_while_and_for_new_topics() -> None:
