@@ -21,6 +21,7 @@ from odradek.client import Consumer, Producer
 from odradek.model.ids import TopicPartition
 from odradek.spark.engine import (
     class_archive,
+    jvm_calls,
     jvm_names,
     local_files,
     prompt_input,
@@ -69,6 +70,10 @@ def _without_jvm_names() -> None:
     jvm_names.remember_names = lambda gateway: None
 
 
+def _without_jvm_calls() -> None:
+    jvm_calls.spare_calls = lambda gateway: None
+
+
 def _without_small_batches() -> None:
     vars(session)["interpret_small_batches"] = lambda spark: None
 
@@ -87,6 +92,7 @@ WITHOUT: Final[dict[str, Callable[[], None]]] = {
     "worker_garbage": _without_worker_garbage,
     "prompt_input": _without_prompt_input,
     "jvm_names": _without_jvm_names,
+    "jvm_calls": _without_jvm_calls,
     "small_batches": _without_small_batches,
     "catalyst": _without_catalyst,
 }

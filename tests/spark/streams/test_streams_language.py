@@ -325,6 +325,29 @@ def test_values_as_bytes_and_back(
     assert [None if row is None else row.asDict() for row in values] == [fields, None]
 
 
+def test_the_type_of_a_time_is_that_of_the_session_now(spark: SparkSession) -> None:
+    name = "spark.sql.timestampType"
+    before = spark.conf.get(name) or ""
+    kinds = []
+    try:
+        for setting in ("TIMESTAMP_LTZ", "TIMESTAMP_NTZ"):
+            spark.conf.set(name, setting)
+            kinds.append(struct_type("a timestamp").fields[0].dataType.simpleString())
+    finally:
+        spark.conf.set(name, before)
+    assert kinds == ["timestamp", "timestamp_ntz"]
+
+
+def test_a_type_is_parsed_once_and_is_the_callers_own(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ddl = "`a b` STRUCT<x: ARRAY<DECIMAL(5, 2)>> NOT NULL COMMENT 'ü', c MAP<STRING, BINARY>"
+    expected = StructType.fromDDL(ddl)
+    struct_type(ddl).add("more", "integer")
+    monkeypatch.setattr(StructType, "fromDDL", None)
+    assert struct_type(ddl) == expected
+
+
 @pytest.mark.parametrize(
     ("ddl", "form", "wrong", "reason"),
     [

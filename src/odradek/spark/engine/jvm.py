@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway, JVMView
     from pyspark import java_gateway
 
-    from odradek.spark.engine import jvm_names
+    from odradek.spark.engine import jvm_calls, jvm_names
 else:
+    jvm_calls = lazy("odradek.spark.engine.jvm_calls")
     jvm_names = lazy("odradek.spark.engine.jvm_names")
     pyspark = lazy("pyspark")
     java_gateway = lazy("pyspark.java_gateway")
@@ -98,6 +99,7 @@ def start_jvm(
         finally:
             os.close(writing)
         jvm_names.remember_names(gateway)
+        jvm_calls.spare_calls(gateway)
         context._gateway, context._jvm = gateway, gateway.jvm
         if has_tasks:
             classes = None if home is None else home / "classes"

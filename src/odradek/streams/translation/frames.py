@@ -7,6 +7,9 @@ milliseconds, `__headers` an array of (key, value), `__order` is `InputRow.order
 
 from __future__ import annotations
 
+import functools
+import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -33,6 +36,8 @@ through all operators.
 """
 KEPT: Final = "__kept"
 """The column of a row that is kept inside another one, and continues after an output on the way is written."""
+_BY_SETTINGS: Final = re.compile("TIMESTAMP|CHAR|INTERVAL|COLLATE", re.IGNORECASE)
+"""What a type has in its text if settings of the session change its meaning."""
 _HOLDS: Final = "__holds_here"
 _STEPS_MAX: Final = 1 << 20
 ORIGIN: Final = "__origin"
@@ -226,7 +231,18 @@ def struct_of(outputs: list[tuple[str, Column]], *, bare: str, present: Column |
 
 
 def struct_type(ddl: str) -> types.StructType:
-    """Returns the type of these fields."""
+    """Returns the type of these fields. Spark parses it in the JVM, once if no setting of the session changes what it means."""
+    if _BY_SETTINGS.search(ddl):
+        return _parsed(ddl)
+    return types.StructType.fromJson(json.loads(_parsed_json(ddl)))
+
+
+@functools.lru_cache(maxsize=1_000)
+def _parsed_json(ddl: str) -> str:
+    return _parsed(ddl).json()
+
+
+def _parsed(ddl: str) -> types.StructType:
     kind = types.StructType.fromDDL(ddl)
     assert isinstance(kind, types.StructType)
     return kind
