@@ -75,7 +75,7 @@ def test_where_java_refuses_sparks_own_broadcasts_serve(
     monkeypatch.setattr(java_classes, "define", refuse)
     with caplog.at_level(logging.INFO):
         share_values(spark)
-    assert 'local_broadcasts_not_used reason="no space"' in caplog.text
+    assert 'local_broadcasts_not_used reason="no space"' in caplog.messages
     assert spark.range(5).count() == 5
 
 
