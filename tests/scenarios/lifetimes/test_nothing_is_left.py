@@ -30,6 +30,8 @@ _BOUNDED: Final = {
     "odradek.cluster.image.PartitionImage": "the same",
     "odradek.groups.shard.formats.OffsetCommitKey": "a cache of 4,096",
     "odradek.protocol.wire.UuidCache.(itself)": "a cache of 8,192",
+    "odradek.protocol.small_commits._Front": "a cache of 1,024",
+    "odradek.storage.directories.log_directory.LogDirectory._stale": "partitions deleted since the last checkpoint, 60 s ago",
     "odradek.storage.files.open_files.OpenFiles._writers": "64 that are closed, and as many as are open",
     "odradek.storage.files.writer.SegmentWriter": "the same",
     "odradek.runtime.real_disk.PosixFile": "the same",

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
 from types import ModuleType
 from typing import Any
 
@@ -53,9 +54,12 @@ class ReaderWithRows(Reader):
 
 @pytest.fixture
 def planner() -> ModuleType:
-    """A copy of PySpark's module, whose names the test may change."""
-    module = ModuleType("copy")
-    vars(module).update(vars(runner))
+    """PySpark's module, executed once more: another test of this process may have changed the one that is imported."""
+    spec = runner.__spec__
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 
