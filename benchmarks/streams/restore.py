@@ -163,7 +163,7 @@ def _send(servers: str, first: int, count: int) -> None:
 
 
 def _run(servers: str, checkpoint: Path) -> Started:
-    """Until all is read."""
+    """Runs the program until it has read all."""
     app = Streams("restore", servers=servers, partitions=TASKS)
     counted = app.stream(_INPUT, key="STRING", value="STRING").group_by_key().count(name="counts")
     counted.to("restore-out", name="out")

@@ -83,7 +83,7 @@ async def _calm() -> Counter[str]:
 
 
 def _grown(before: Counter[str]) -> dict[str, int]:
-    """By what is left, for each round at least one."""
+    """Returns how many more objects of each kind there are than `before`, if at least one for each round."""
     more = held() - before
     return {name: count for name, count in more.items() if count >= _ROUNDS and name not in _BOUNDED}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -22,17 +22,6 @@ from odradek.streams import Streams
 
 BEFORE_REUSE = 2
 """The batches of a run that are planned in full: the first brings the memory, and the second fills it."""
-
-
-@pytest.fixture
-def session(spark: SparkSession) -> Iterator[SparkSession]:
-    """A session beside that of all tests, with the rules, and without plans that change while they run."""
-    other = spark.newSession()
-    other.conf.set("spark.sql.adaptive.enabled", "false")
-    interpret_small_batches(other)
-    yield other
-    for query in other.streams.active:
-        query.stop()
 
 
 def _reuse_count(session: SparkSession) -> int:

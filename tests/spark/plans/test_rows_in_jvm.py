@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from odradek.client import Producer
 from odradek.spark.engine.session import jvm_of
-from odradek.spark.engine.small_batches import RECORDS_MAX, interpret_small_batches
+from odradek.spark.engine.small_batches import RECORDS_MAX
 from odradek.streams import Streams
 
 _COLUMNS: Final = (
@@ -37,17 +37,6 @@ _COLUMNS: Final = (
     "CAST(null AS ARRAY<STRING>) AS nothing",
     "CAST(null AS STRUCT<a: INT, b: MAP<STRING, INT>>) AS no_struct",
 )
-
-
-@pytest.fixture
-def session(spark: SparkSession) -> Iterator[SparkSession]:
-    """A session beside that of all tests, with the rules, and without plans that change while they run."""
-    other = spark.newSession()
-    other.conf.set("spark.sql.adaptive.enabled", "false")
-    interpret_small_batches(other)
-    yield other
-    for query in other.streams.active:
-        query.stop()
 
 
 def _planned_count(session: SparkSession) -> int:

@@ -136,11 +136,12 @@ async def test_after_a_round_without_company_the_next_requests_are_appended_at_o
 
 
 async def test_requests_go_on_being_gathered_while_rounds_bring_several(
-    world: World, appends: SharedAppends
+    world: World, appends: SharedAppends, group_sizes: list[int]
 ) -> None:
     for _ in range(3):
         gathered(appends, Asked(world.partition), Asked(world.partition))
         await round_over()
+    assert group_sizes == [2, 2, 2]
 
 
 async def test_a_flush_appends_before_the_round_is_over_and_the_rest_of_it_comes_behind(

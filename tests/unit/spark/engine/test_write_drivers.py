@@ -41,7 +41,7 @@ class Daemon:
         secret: str | None = None,
         **environment: str,
     ) -> None:
-        """With a `secret`, its workers listen on a port; without, their sockets are files."""
+        """Starts the daemon. Its workers listen on a port if there is a `secret`; otherwise their sockets are files."""
         words = [str(planners.python), "-m", "pyspark.daemon", module]
         self.secret = secret
         by_files = {"PYTHON_UNIX_DOMAIN_ENABLED": "true", "PYTHON_WORKER_FACTORY_SOCK_DIR": str(directory)}
