@@ -81,17 +81,22 @@ def cluster_contenders(jars: PeerJars | None) -> dict[str, ClusterContender]:
 
 
 class OdradekCluster:
-    """Three processes that share a registry in a directory."""
+    """Processes that share a registry in a directory, three unless `brokers` has another number."""
 
     def __init__(
-        self, directory: Path, session_timeout_ms: int, settings: Mapping[str, str] | None = None
+        self,
+        directory: Path,
+        session_timeout_ms: int,
+        settings: Mapping[str, str] | None = None,
+        *,
+        brokers: int = len(BROKERS),
     ) -> None:
         settings = {
             **_SHARED_SETTINGS,
             "broker.session.timeout.ms": str(session_timeout_ms),
             **(settings or {}),
         }
-        self._fleet = Fleet.plan(len(BROKERS), directory, settings=settings)
+        self._fleet = Fleet.plan(brokers, directory, settings=settings)
 
     @property
     def bootstrap(self) -> str:
