@@ -104,7 +104,7 @@ class ArchiveWriteOptions:
 
 
 def archive_read_options(options: Mapping[str, str]) -> ArchiveReadOptions:
-    """Checks the options of a read; ConfigError says which one is wrong and what would be right."""
+    """Checks the options of a read; ConfigError names the wrong one and what would be right."""
     parsed = ARCHIVE_OPTIONS.given(options, ArchiveUse.READ)
     columns = parsed.text("columns")
     return ArchiveReadOptions(
@@ -115,7 +115,7 @@ def archive_read_options(options: Mapping[str, str]) -> ArchiveReadOptions:
 
 
 def archive_write_options(options: Mapping[str, str]) -> ArchiveWriteOptions:
-    """Checks the options of a write; ConfigError says which one is wrong and what would be right."""
+    """Checks the options of a write; ConfigError names the wrong one and what would be right."""
     parsed = ARCHIVE_OPTIONS.given(options, ArchiveUse.WRITE)
     sink_id = parsed.text("sinkId") or parsed.text("queryName") or DEFAULT_SINK
     if not _SINK_ID.fullmatch(sink_id):

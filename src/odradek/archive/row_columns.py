@@ -77,7 +77,7 @@ class RowColumns:
 def row_columns(
     *, value: ValueFormat, value_schema: str | None, key_as_string: bool, partition_by: Sequence[str]
 ) -> RowColumns:
-    """Checks what the user asked for; ConfigError says what would be right."""
+    """Checks what the user asked for; ConfigError names what would be right."""
     needs_schema = value in (ValueFormat.JSON, ValueFormat.CSV)
     if needs_schema and not (value_schema or "").strip():
         raise ConfigError(f"values as {value} need a schema, such as --schema 'id BIGINT, name STRING'")
@@ -94,7 +94,7 @@ def row_columns(
 
 
 def _fields_of(schema: str) -> str:
-    """Returns the DDL of the fields, without the colons that Spark takes in structs alone. ConfigError says what is wrong."""
+    """Returns the DDL of the fields, without the colons that Spark takes in structs alone. Raises ConfigError for wrong DDL."""
     usage = "write NAME TYPE, as in 'id BIGINT, name STRING'"
     try:
         fields = parsed_ddl(schema).fields

@@ -1,7 +1,7 @@
 """`odradek archive run`: a streaming query that continues an archive where it ends.
 
-The archive itself says where that is, and admits only what continues it. So a run needs no checkpoint from the run before: by
-default its checkpoint is a directory that it throws away.
+The archive itself records where that is, and admits only what continues it. So a run needs no checkpoint of an earlier run: by
+default its checkpoint is a directory that it removes at its end.
 """
 
 from __future__ import annotations

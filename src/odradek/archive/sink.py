@@ -1,6 +1,6 @@
 """`df.writeStream.format("odradek-archive")`: tasks write files, the driver commits them, once.
 
-What a batch has read stands in Spark's checkpoint before the batch runs, so the commit holds whole ranges of offsets, with the
+Spark's checkpoint holds what a batch has read before the batch runs, so the commit holds whole ranges of offsets, with the
 gaps that aborted transactions, control records and compaction leave in a topic. `abort` undoes nothing: Spark calls it after a
 commit that failed, too, and that may have happened. What is left over, `expire` removes.
 """
@@ -47,7 +47,7 @@ def batch_ranges(checkpoint: str, batch: int) -> list[OffsetRange]:
     """Returns the range of each partition that the batch's sources read; ConfigError when the checkpoint cannot be read from
     here.
 
-    A partition without a beginning was not read: a batch of `format("odradek")` that reads it says where it begins.
+    A partition without a beginning was not read: a batch of `format("odradek")` that reads it reports where it begins.
     """
     ends = source_offsets(checkpoint, batch)
     starts = source_offsets(checkpoint, batch - 1) if batch else []

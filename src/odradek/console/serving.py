@@ -101,7 +101,7 @@ class _ConsoleServer(uvicorn.Server):
         self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Says that the server is ready once a signal ends it as it should."""
+        """Reports that the server is ready once a signal ends it as it should."""
         await super().startup(sockets)
         self._on_ready()
 

@@ -94,7 +94,7 @@ class Approval:
 
     @classmethod
     def of_checkpoint(cls, uri: str) -> Self:
-        """Approves a place for checkpoints, without the number of the version: versions have theirs beside each other."""
+        """Approves a place for checkpoints, without the version's number: all versions' checkpoints share a directory."""
         return cls._of(("checkpoint", _NUMBERED.sub("", uri)), "checkpoint")
 
     @classmethod
@@ -124,7 +124,7 @@ class Approvals:
             file.write("".join(lines))
 
     def digests(self) -> frozenset[str]:
-        """Returns what was approved so far. ConfigError when others can write the file: then it says nothing about the user."""
+        """Returns what was approved so far. ConfigError when others can write the file: then it proves nothing."""
         try:
             descriptor = os.open(self.file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -143,7 +143,7 @@ class Approvals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramAdmission:
-    """Holds what the operator allows documents to ask for, beside what is always allowed."""
+    """Holds what the operator allows documents to ask for, in addition to what is always allowed."""
 
     state_directory: Path
     directories: tuple[str, ...] = ()
@@ -157,7 +157,7 @@ class ProgramAdmission:
     """The runs that the supervisor's own user started by hand."""
 
     def admit(self, document: PipelineDocument) -> ProgramSources:
-        """Returns where the program may be when it is opened. RunRefused says what is not allowed, and who can allow it."""
+        """Returns where the program may be when it is opened. RunRefused names what is not allowed, and who can allow it."""
         version = document.current
         by_hand = self._by_hand()
         sources = ProgramSources(

@@ -135,12 +135,12 @@ class PipelineDocument:
 
     @property
     def next_checkpoint(self) -> str:
-        """The path of the next version's checkpoint, beside that of the current one."""
+        """The path of the next version's checkpoint, in the directory of the current one's."""
         directory = _NUMBERED.sub("", self.current.checkpoint.rstrip("/"))
         return f"{directory}/v{self.next_number}"
 
     def of_candidate(self) -> Self | None:
-        """Returns the document of the candidate: that of the pipeline, but it does not sleep."""
+        """Returns the candidate's document: the pipeline's own, but it does not sleep."""
         if self.candidate is None:
             return None
         return replace(self, versions=(self.candidate,), candidate=None, sleep_after_s=None)
@@ -234,7 +234,7 @@ def is_secret(key: str, value: str) -> bool:
 
 
 def runs_of(document: PipelineDocument) -> dict[str, PipelineDocument]:
-    """Returns the documents to run, by the key of their status: that of the last version, and that of a candidate."""
+    """Returns the documents to run, by the key of their status: the last version's document, and a candidate's."""
     runs = {document.name: document}
     candidate = document.of_candidate()
     if candidate is not None:

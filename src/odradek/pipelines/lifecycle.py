@@ -1,7 +1,7 @@
 """One pipeline's way from its document to a process, and back: decisions only.
 
-Events come in (`follow`, `reported`, `ended`, `moved`, `halt`), and `step` says what to do now: at most one effect, until
-it says None. No clock is read, nothing is started: the supervisor does that.
+Events come in (`follow`, `reported`, `ended`, `moved`, `halt`), and `step` returns what to do now: at most one effect, until
+it returns None. No clock is read, nothing is started: the supervisor does that.
 """
 
 from __future__ import annotations
@@ -202,7 +202,9 @@ class Lifecycle:
             asleep = self._falls_asleep and self.inputs is not None
             self._enter(Phase.SLEEPING if asleep else Phase.STOPPED, now)
         elif is_clean and reported is None and self.inputs is not None:
-            self._enter(Phase.SLEEPING, now)  # its queries read what there was: it goes on when there is more
+            self._enter(
+                Phase.SLEEPING, now
+            )  # its queries read what there was; it continues when there is more
         else:
             self._count_again_if_healthy(now)
             if reported is None:

@@ -136,7 +136,7 @@ class SupervisedTopics(RebalanceListener):
         return changed
 
     def everything(self) -> tuple[dict[str, PipelineDocument], dict[str, PipelineStatus]]:
-        """Returns all documents and statuses as they are, but for unreadable ones. `wait` brings what changes from then on."""
+        """Returns all readable documents and statuses. `wait` returns what changes after that."""
         table = read_documents(self._admin, self._clock, self._servers, **self._settings)
         for name, reason in table.unreadable.items():
             _log.warning("document_unreadable", pipeline=name, reason=reason)

@@ -25,7 +25,7 @@ class ProgramKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOutline:
-    """A topic that is read. `name` is that of the source in Spark's checkpoint."""
+    """A topic that is read. `name` is the source's name in Spark's checkpoint."""
 
     name: str
     topic: str

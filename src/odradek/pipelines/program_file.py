@@ -125,7 +125,7 @@ def outline_of_file(
 ) -> ProgramOutline:
     """Returns the outline of a file of the user's own, which may come from anywhere. WrongProgram when it is no program.
 
-    `environment` is added to ours; `suffix` is that of its outputs.
+    `environment` is added to ours; `suffix` is the suffix of the file's outputs.
     """
     return program_outline(file, args, {**os.environ, **environment}, suffix).outline
 

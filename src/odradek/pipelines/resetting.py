@@ -22,7 +22,7 @@ _ALL: Final = -1
 
 
 class PipelineRunningError(OdradekError):
-    """The pipeline has to be stopped first."""
+    """The pipeline must be stopped first."""
 
 
 def check_stopped(document: PipelineDocument, status: PipelineStatus | None) -> None:

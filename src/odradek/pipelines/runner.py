@@ -233,7 +233,7 @@ def light_session(terms: RunnerTerms, tasks: int | None) -> SparkSession:
 
 
 def follow(run: PipelineRun, commands: queue.Queue[Command], say: Callable[[Report], None]) -> int:
-    """Runs until STOP, or until all queries have ended: 0. After a failure, which has been said: 1."""
+    """Runs until STOP, or until all queries have ended, and returns 0; returns 1 after a failure, which it has reported."""
     is_paused = False
     try:
         run.start()
@@ -283,7 +283,7 @@ def _failed(run: PipelineRun, error: Exception) -> Failed:
 
 
 def _listen(descriptor: int, commands: queue.Queue[Command], has_begun: threading.Event) -> None:
-    """Reads commands until the pipe closes: then the supervisor is gone, and this process group ends, even if queries hang."""
+    """Reads commands until the pipe closes: then the supervisor has ended. This process group ends, even if queries hang."""
 
     def obey(command: Command) -> None:
         if command is Command.STOP and not has_begun.is_set():
@@ -310,7 +310,7 @@ def _order() -> dict[str, Any]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Runs the process. Its words are those of `serving.runner_command`; `serving.runner_terms` comes by standard input."""
+    """Runs the process. `serving.runner_command` makes its words; `serving.runner_terms` arrives on standard input."""
     parser = argparse.ArgumentParser(prog="odradek.pipelines.runner")
     parser.add_argument("--name", required=True)
     parser.add_argument("--commands", type=int, required=True)
@@ -325,7 +325,7 @@ def main(words: Sequence[str]) -> int:
     def say(report: Report) -> None:
         try:
             os.write(arguments.reports, report_line(report))
-        except BrokenPipeError:  # the supervisor is gone: its other pipe has said so
+        except BrokenPipeError:  # the supervisor has ended: its other pipe is closed, too
             return
 
     terms = RunnerTerms(

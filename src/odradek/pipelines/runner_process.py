@@ -1,7 +1,7 @@
 """A runner as a process of this machine: its log, its reports, its end.
 
 It leads a process group of its own, with the JVM that it starts in it. It holds one end of a pipe that we write commands to:
-when we are gone, however that came, the pipe closes and the runner ends.
+when we end, for whatever reason, the pipe closes and the runner ends.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class _Lines:
 
 
 def reason_of_end(code: int, log: Sequence[str]) -> str:
-    """Returns one line for a process that said nothing else: how it ended, and its last line."""
+    """Returns one line for a process that reported nothing else: how it ended, and its last line."""
     if code < 0:
         with suppress(ValueError):
             how = f"it was ended by {signal.Signals(-code).name}"

@@ -213,7 +213,7 @@ def runner_command(document: PipelineDocument) -> Callable[[int, int], list[str]
 def runner_terms(
     document: PipelineDocument, servers: str, state_directory: Path, sources: ProgramSources
 ) -> bytes:
-    """Returns what a document's runner reads from its standard input. `places` says where its program may come from."""
+    """Returns what a document's runner reads from its standard input. `sources` names where its program may come from."""
     version = document.current
     checkpoint = version.checkpoint
     terms = {

@@ -88,7 +88,7 @@ def _json(value: object) -> str | None:
 
 @contextmanager
 def state_file(path: Path) -> Iterator[StateFile]:
-    """A new file, whose ending says its format. ConfigError for another ending, or when it is there."""
+    """A new file, whose ending selects its format. ConfigError for another ending, or when the file exists."""
     if path.suffix not in (PARQUET, *JSON_LINES):
         raise ConfigError(f"{path}: the name ends in {PARQUET}, or in {JSON_LINES[0]} for JSON lines")
     if path.exists():

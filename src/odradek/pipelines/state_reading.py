@@ -52,7 +52,7 @@ class StateRow:
 def chosen_states(
     name: str, status: PipelineStatus | None, operator: str | None, output: str | None
 ) -> list[OperatorState]:
-    """Returns the states of a pipeline that ran: all, or those of an operator, or of an output. NoSuchState when there is
+    """Returns the states of a pipeline that ran: all, or an operator's, or an output's. NoSuchState when there is
     none."""
     outline = None if status is None else status.outline
     if outline is None:

@@ -1,4 +1,4 @@
-"""The supervisor: it sees to it that every pipeline does what its document says. One for a cluster at a time.
+"""The supervisor: it makes every pipeline do what its document asks for. A cluster has one supervisor at a time.
 
 What it needs comes as arguments: topics (documents in, statuses out, ends of inputs), processes, time and chance. All
 that it knows can be had again from the brokers: documents, and, of those that sleep, how far they had read.
@@ -48,7 +48,7 @@ class PipelineTopics(Protocol):
     """The brokers' side; see `SupervisedTopics`."""
 
     def publish(self, name: str, status: PipelineStatus | None) -> None:
-        """Publishes a status; never waits or raises. None: the pipeline is gone."""
+        """Publishes a status; never waits or raises. None: the pipeline has been removed."""
 
     def unsent(self) -> Collection[str]:
         """Returns the pipelines whose last status did not arrive."""
@@ -182,7 +182,7 @@ class Supervisor:
         return lifecycle
 
     def _promote(self, document: PipelineDocument) -> None:
-        """A candidate that has become the current version goes on as it is, and the one before it is stopped."""
+        """A candidate that has become the current version keeps running, and the version before it is stopped."""
         key = run_key(document.name, document.current.number)
         candidate, before = self._pipelines.get(key), self._pipelines.get(document.name)
         if candidate is None or before is None:
@@ -226,7 +226,7 @@ class Supervisor:
         runner, lifecycle = pipeline.runner, pipeline.lifecycle
         if runner is None:
             return
-        code = runner.end()  # first: what it said before its end is there to read then
+        code = runner.end()  # first: afterwards all that it reported before its end can be read
         now, now_ms = self._clock.monotonic(), self._clock.wall_ms()
         for report in runner.reports():
             lifecycle.reported(report, now, now_ms)

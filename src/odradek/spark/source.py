@@ -269,7 +269,7 @@ class BatchReader(PromptInput, DataSourceReader):
 class FilteringBatchReader(BatchReader):
     """A batch read that the query's filters make smaller.
 
-    Only where the user says so: Spark 4 keeps what was planned with the filters of one use of a DataFrame, and gives it to
+    Only where the user asks for it: Spark 4 keeps what was planned with the filters of one use of a DataFrame, and gives it to
     every other use of it, too (Spark 5 does not).
     """
 
@@ -332,7 +332,7 @@ class StreamReader(PromptInput, DataSourceStreamReader, SupportsTriggerAvailable
         return _read(partition, self._options, self._schema, history=self._history)
 
     def planned_rows(self, partitions: Sequence[InputPartition]) -> list[pa.RecordBatch] | None:
-        """Returns the rows of a small batch that one task would read, as `read` yields them. None: a worker is to read them.
+        """Returns the rows of a small batch that one task would read, as `read` yields them. None: a worker must read them.
 
         Called as the batch is planned (`engine/planned_rows.py`).
         """
@@ -368,7 +368,7 @@ class StreamReader(PromptInput, DataSourceStreamReader, SupportsTriggerAvailable
 
 
 class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Says why there is no stream, when Spark first asks for something.
+    """Raises the reason why there is no stream, when Spark first asks for something.
 
     An error while a reader is made would not be seen: PySpark (4.3) stumbles over it.
     """

@@ -1,7 +1,7 @@
 """Tables of Spark's catalog: `CREATE TABLE t USING odradek OPTIONS (…)`.
 
-Spark passes a table's options when it is made, beside properties of its own, and never again: a later read of the table gets
-its columns alone. So the options go with the columns, as the comment of the first one. `DESCRIBE t` shows them.
+Spark passes a table's options when it is made, together with properties of its own, and never again: a later read of the
+table gets its columns alone. So the options go with the columns, as the comment of the first one. `DESCRIBE t` shows them.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ _WINDOW_UNITS_MS: Final = {
 
 
 def apply(catalog: SqlCatalog, statement: Statement, number: int) -> AppliedChange:
-    """Applies a statement. `number`: that of the command, in ids of queries. SqlError for one that is refused, or no change."""
+    """Applies a statement. `number`: the command's number, for ids of queries. SqlError for a refusal, or no change."""
     applied = _applied(catalog, statement, number)
     check_rebuilding(catalog, applied, statement)
     return applied

@@ -44,7 +44,7 @@ _EVERY_MS: Final = 600_000
 
 
 def create_archive(catalog: SqlCatalog, statement: CreateArchive, number: int) -> AppliedChange:
-    """Creates an archive of a stream or table. `number` is that of the command; the query's id ends with it."""
+    """Creates an archive of a stream or table. `number` is the command's; the query's id ends with it."""
     if statement.name in catalog.archives:
         if statement.if_not_exists:
             return unchanged(catalog, f"Cannot add archive `{statement.name}`: it already exists.")
@@ -112,7 +112,7 @@ def drop_archive(catalog: SqlCatalog, statement: DropArchive) -> AppliedChange:
 
 
 def query_archive(catalog: SqlCatalog, statement: CreateArchive) -> tuple[CreateAsSelect, CreateArchive]:
-    """Returns the two statements that a CREATE ARCHIVE … AS SELECT stands for. Their texts are complete.
+    """Returns the two statements that a CREATE ARCHIVE … AS SELECT abbreviates. Their texts are complete.
 
     SqlError for a query that cannot be planned.
     """

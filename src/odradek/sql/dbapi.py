@@ -137,7 +137,7 @@ class SqlCursor:
         self.rowcount = -1
 
     def execute(self, operation: str, parameters: Sequence[object] = ()) -> Self:
-        """Runs a statement; `?` stands for a parameter. A push query may be read too, row by row; `close` ends it."""
+        """Runs a statement; `?` marks a parameter. A push query may be read too, row by row; `close` ends it."""
         self._end()
         text = _with_parameters(operation, parameters)
         try:

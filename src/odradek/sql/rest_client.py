@@ -62,7 +62,7 @@ class OpenQuery:
     def lines(self, line_bytes_max: int = LINE_BYTES_MAX) -> Iterator[bytes]:
         """Yields rows as the server wrote them, each the JSON of a list, for `row_of`. Otherwise as `__iter__`.
 
-        A longer line ends the query with ServerUnreachable: it would have to be held in memory.
+        A longer line ends the query with ServerUnreachable: it would need to be held in memory.
         """
         try:
             while line := self._response.readline(line_bytes_max + 1):

@@ -30,7 +30,7 @@ _VERSION: Final = re.compile(r"\.v([0-9]+)$")
 
 
 def alter_query(catalog: SqlCatalog, statement: AlterQuery, number: int) -> AppliedChange:
-    """Alters a query. `number`: that of the command, after which a new checkpoint is named."""
+    """Alters a query. `number`: the command's number, which names a new checkpoint."""
     source, query = altered(catalog, statement)
     mode = mode_of(statement) or UpgradeMode.KEEP
     planned = plan(catalog, statement)
@@ -61,7 +61,7 @@ def alter_query(catalog: SqlCatalog, statement: AlterQuery, number: int) -> Appl
 def _rebuild(
     catalog: SqlCatalog, statement: AlterQuery, source: SqlSource, planned: Plan, number: int
 ) -> AppliedChange:
-    """Starts a query that rebuilds a source beside the one that runs, with a topic of its own."""
+    """Starts a query that rebuilds a source while the present one runs, with a topic of its own."""
     assert planned.sink is not None
     reasons = rebuild_reasons(catalog, source)
     if reasons:

@@ -55,10 +55,10 @@ class Streams:
 
     `servers`: bootstrap servers, which only `start` needs. `partitions`: into how many tasks the keys of an operator
     are divided; it
-    stays as it is at the first start. `emit`: whether tables say `every` update or the `latest` of a batch. `on_error`: how
+    stays as it is at the first start. `emit`: whether tables emit `every` update or the `latest` of a batch. `on_error`: how
     to handle a record that cannot be decoded or used: the query fails, `skip`, or `dead-letter` to the topic `bad`.
     `options`: of `format("odradek")`, such as `kafka.security.protocol`, for reading and writing. `starting`: by topic, where
-    its records are read from at the first start, as the option `startingOffsets` says it; others from the first record on.
+    its records are read from at the first start, in the form of the option `startingOffsets`; others from the first record on.
     """
 
     def __init__(

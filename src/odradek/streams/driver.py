@@ -96,7 +96,7 @@ class TestDriver:
 
     def feed(self, topic: str, rows: Iterable[Any]) -> None:
         """Rows are dicts with key, value, timestamp (ms; the driver's clock when absent) and headers, or tuples (key,
-        value[, timestamp]). Bytes are decoded, as those of a record, unless the type is BINARY.
+        value[, timestamp]). Bytes are decoded like a record's bytes, unless the type is BINARY.
         """
         checked_text(topic, "the topic", "text such as 'orders'")
         source = self._sources.get(topic)
@@ -114,7 +114,7 @@ class TestDriver:
         self._written_records = None
 
     def cut(self) -> None:
-        """Ends a batch here, and stops and starts the program: `emit="latest"` emits what it has, state goes on."""
+        """Ends a batch here, and stops and starts the program: `emit="latest"` emits what it has, state continues."""
         self._script.append(ScriptStep(self._count - 1, None))
         self._written_records = None
 

@@ -31,7 +31,7 @@ _US_PER_MS: Final = 1_000
 
 
 class InputTopic:
-    """The rows of one topic. The number of a row among those of all topics is its place in time and its offset."""
+    """The rows of one topic. A row's number among the rows of all topics is its position in time and its offset."""
 
     def __init__(self, source: TopicSource, number: int) -> None:
         self._source = source

@@ -110,7 +110,7 @@ class GroupedStream(Generic[TableT, StreamT]):
         return self._windowed(kind)
 
     def final(self) -> GroupedStream[TableT, StreamT]:
-        """Says each window once, when it is closed: stream time is past its end and the grace (Kafka Streams: suppress)."""
+        """Emits each window once, when it is closed: stream time is past its end and the grace (Kafka Streams: suppress)."""
         if self._window is None:
             raise ConfigError(
                 "final: only windows have final results; write window(…), session(…) or sliding(…) first"

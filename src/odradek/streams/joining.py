@@ -1,4 +1,4 @@
-"""Joins as operators: what each kind of join can say, and what is refused at once."""
+"""Joins as operators: what each kind of join accepts, and what is refused at once."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ else:
 class Stream:
     """A KStream: records with a key, a value and a timestamp.
 
-    Expressions are Spark SQL or Columns: they see the columns of the value, those of the key, `_timestamp` (milliseconds) and
+    Expressions are Spark SQL or Columns: they see the columns of the value and of the key, `_timestamp` (milliseconds) and
     `_headers`.
     """
 

@@ -97,7 +97,7 @@ def svg(name: str, ends: Sequence[Operator]) -> str:
 
 
 def boxes_svg(name: str, boxes: Mapping[str, Box], edges: Sequence[Edge]) -> str:
-    """Returns the picture of boxes and lines that are not operators of a program: a plan of SQL, say."""
+    """Returns the picture of boxes and lines that are not operators of a program, such as a plan of SQL."""
     tables = {key for key, box in boxes.items() if box.kind == "table"}
     drawing = layered({key: box.width for key, box in boxes.items()}, edges, layer_height=_LAYER_HEIGHT)
     left, top = float(2 * _MARGIN), float(_HEAD + _MARGIN)
@@ -201,7 +201,7 @@ def _drawn(box: Box, center: Point) -> str:
 
 
 def _store(x: float, y: float, color: str) -> str:
-    """Returns the cylinder that says: here something is kept."""
+    """Returns the cylinder that marks a state store."""
     return (
         f'<path d="M{x:.1f} {y + 3:.1f} v15 a7 3 0 0 0 14 0 v-15" fill="#ffffff" stroke="{color}"/>'
         f'<ellipse cx="{x + 7:.1f}" cy="{y + 3:.1f}" rx="7" ry="3" fill="#ffffff" stroke="{color}"/>'

@@ -101,7 +101,7 @@ class Run:
     def __getitem__(self, topic: str) -> TableView:
         """The table that the program writes to a topic, as it is now: `run["totals"]["ann"]`, `run["totals"].range("a", "c")`.
 
-        A view of the topic on this machine, of all keys, whichever instance writes them; `freshness()` says how far it is.
+        A view of the topic on this machine, of all keys, whichever instance writes them; `freshness()` tells how far it is.
         """
         return self._tables[topic]
 
@@ -130,7 +130,7 @@ class Run:
         connections.close_idle()
 
     def wait(self, timeout_s: int | None = None) -> bool:
-        """Waits until all have ended, or the time is over. QueryFailedError says in one line what a query died of."""
+        """Waits until all have ended, or the time is over. QueryFailedError gives the cause of a query's end in one line."""
         ended = []
         for name, query in self.queries.items():
             with in_one_line(name):
@@ -305,7 +305,7 @@ def _tables_of(program: Program, frames: Mapping[TopicSink, RecordFrame]) -> dic
 
 
 def _directory_of(checkpoint: str, query: PlannedQuery) -> CheckpointDirectory:
-    """Returns the place of one query's checkpoint, below that of the program."""
+    """Returns the path of one query's checkpoint, below the program's."""
     return CheckpointDirectory(
         f"{checkpoint}/{query.name}" if "://" in checkpoint else str(Path(checkpoint) / query.name)
     )

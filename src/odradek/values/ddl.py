@@ -1,8 +1,8 @@
 """The DDL of columns, `id BIGINT, name STRING`, parsed as Spark's own parser reads it.
 
 A program is written before a JVM runs, and Spark would not name the option or the argument that a text came from. So the
-grammar is here once more: what Spark refuses is refused with a reason, and what it takes is cut into fields. What goes on to
-Spark is the user's text; `type` is the same type in the model of `types.py`, for checks before a JVM runs.
+grammar is here once more: what Spark refuses is refused with a reason, and what it takes is cut into fields. Spark gets the
+user's text; `type` is the same type in the model of `types.py`, for checks before a JVM runs.
 `tests/spark/test_ddl.py` compares both parsers over generated texts.
 """
 
@@ -110,7 +110,7 @@ def quoted(name: str) -> str:
 
 
 def parsed_ddl(text: str) -> Ddl:
-    """A text as Spark reads it: fields, with or without colons, or one type. DdlError says why it is neither."""
+    """A text as Spark reads it: fields, with or without colons, or one type. DdlError explains why it is neither."""
     tokens = list(_tokens(text))
     try:
         return _Parser(tokens).whole_fields()

@@ -75,7 +75,7 @@ def rounded_decimal(value: float | Decimal | str, kind: SqlType) -> Decimal:
 
 
 def exact_decimal(value: float | Decimal | str, kind: SqlType) -> Decimal:
-    """Raises ValueError for more digits behind the point than the type has, as `rounded_decimal` does for other values."""
+    """Raises ValueError for more digits after the point than the type has, as `rounded_decimal` does for other values."""
     rounded = rounded_decimal(value, kind)
     if rounded != (decimal_number(value) if isinstance(value, str) else Decimal(value)):
         raise ValueError(f"{value!s:.80} does not fit into {kind}")

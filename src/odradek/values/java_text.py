@@ -27,7 +27,7 @@ def double_text(value: float) -> str:
 
 
 def _digits(value: float) -> str:
-    """Returns the shortest digits of a double. Java chooses among those of two digits or more, which differ near zero: the
+    """Returns the shortest digits of a double. Java writes at least two digits, which changes the digits near zero: the
     smallest double is 4.9E-324, where Python writes 5e-324."""
     shortest, two = repr(value), f"{value:.1e}"
     return two if float(two) == value else shortest

@@ -301,7 +301,7 @@ def can_cast(source: SqlType, target: SqlType) -> bool:
 
 
 def are_comparable(left: SqlType, right: SqlType) -> bool:
-    """Returns whether `=` and `<` exist between two types. A STRING beside a DATE, TIME or TIMESTAMP is read as one."""
+    """Returns whether `=` and `<` exist between two types. Next to a DATE, TIME or TIMESTAMP, a STRING is read as one."""
     if common_type(left, right) is not None:
         return True
     kinds = {left.kind, right.kind}

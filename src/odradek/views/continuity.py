@@ -57,7 +57,7 @@ def reason_to_rebuild(stored: ViewState, look: TopicExtent, now_ms: int) -> str 
 
 def tombstones_may_be_gone(complete_at_ms: int, retention_ms: int | None, now_ms: int) -> str | None:
     """Compaction removes a tombstone delete.retention.ms after it has removed what was before it. A view that reads on
-    after a longer pause may never see it, and would keep the row for ever."""
+    after a longer pause may never see it, and would never remove the row."""
     if retention_ms is None:
         return None
     age_ms = now_ms - complete_at_ms

@@ -1,7 +1,7 @@
 """Keys in three forms: the topic's bytes, the stored bytes (in order), and Python values.
 
 Ranges are in the order of the stored bytes, so a format whose topic bytes are in another order stores others: numbers with the
-sign bit turned, doubles in IEEE 754's total order, JSON as `ordered_json.py` says. Text and bytes are stored as they are.
+sign bit turned, doubles in IEEE 754's total order, JSON as `ordered_json.py` encodes it. Text and bytes are stored as they are.
 """
 
 from __future__ import annotations

@@ -29,9 +29,9 @@ async def look_up(
     timeout_s: float = 60.0,
     settings: ClientSettings | None = None,
 ) -> list[TableRow]:
-    """The row of the key that `text` stands for, or all its windows; reads the whole topic as it is now, what is committed.
+    """Returns the row of the key that `text` spells, or all its windows; reads all committed records of the topic.
 
-    INVALID_REQUEST for text that is no key, REQUEST_TIMED_OUT behind `timeout_s`.
+    INVALID_REQUEST for text that is no key, REQUEST_TIMED_OUT after `timeout_s`.
     """
     codec = RowCodec(windowed(key_format(key), windows), value_format(value))
     wanted = codec.range_of_text(text)

@@ -4,7 +4,7 @@ Null, false, true, numbers by size, strings by code point, arrays item by item (
 objects as arrays of their members in the order of names. The bytes: a tag, then
 
 - a number: eight bytes of its double, made sortable, then its text and a zero byte. The text tells apart what is one double;
-- a string: its UTF-8, zero bytes as `00 FF`, then `00`. The idea is that of FoundationDB's tuples;
+- a string: its UTF-8, zero bytes as `00 FF`, then `00`. FoundationDB's tuples do the same;
 - an array or object: its items, then `00`.
 """
 
@@ -123,7 +123,7 @@ def escaped(raw: bytes) -> bytes:
 
 
 def unescaped(data: bytes, position: int) -> tuple[bytes, int]:
-    """Returns the bytes that were `escaped`, and the position behind them. Raises ValueError without an end mark."""
+    """Returns the bytes that were `escaped`, and the position after them. Raises ValueError without an end mark."""
     start = position
     while True:
         end = data.index(b"\0", position)

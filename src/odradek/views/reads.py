@@ -121,7 +121,7 @@ class RowCodec:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
 
     def range_of_text(self, text: str) -> KeyRange:
-        """Returns the key that the text stands for, in all its windows if there are any."""
+        """Returns the range of the key that the text spells, with all its windows if there are any."""
         key = self.parsed(text)
         if self.is_windowed:
             return self.window_range(key)
@@ -139,7 +139,7 @@ class RowCodec:
 
 
 class ViewReads:
-    """Reads of one view. Errors are those of `RowCodec`; COORDINATOR_LOAD_IN_PROGRESS while it is being restored, and
+    """Reads one view. Raises `RowCodec`'s errors, COORDINATOR_LOAD_IN_PROGRESS while the view is being restored, and
     KAFKA_STORAGE_ERROR."""
 
     def __init__(self, tail: Tail, store: ViewStore, codec: RowCodec) -> None:
@@ -189,6 +189,6 @@ class ViewReads:
 
 
 def _behind_prefix(prefix: bytes) -> bytes | None:
-    """Returns the first bytes that are behind all that begin with `prefix`; None where there are none."""
+    """Returns the first bytes that sort after all that begin with `prefix`; None where there are none."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes((stem[-1] + 1,)) if stem else None

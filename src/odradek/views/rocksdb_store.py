@@ -1,6 +1,6 @@
 """Rows in a RocksDB of this machine, through rocksdict.
 
-One column family: rows under `d`, what the store says of itself under a zero byte. A batch of rows and its positions are one
+One column family: rows under `d`, the store's own description under a zero byte. A batch of rows and its positions are one
 write batch. The write-ahead log is off: a memtable reaches the disk whole, and holds batches in the order in which they were
 written, so that what is lost in a crash is the end of them, rows and positions alike. It is read from the topic again.
 
@@ -201,7 +201,7 @@ class RocksDBStore:
         try:
             owner = json.loads(text)["topic"]
         except (ValueError, KeyError, TypeError):
-            owner = topic  # cut short by a crash: what RocksDB holds says whose it is
+            owner = topic  # a crash cut it short: RocksDB's content tells which topic it is
             (self._directory / MARKER).write_text(json.dumps({"format": FORMAT, "topic": topic}) + "\n")
         if owner != topic:
             raise ConfigError(
@@ -233,7 +233,7 @@ class RocksDBStore:
     def _open_database(self) -> object:
         database = rocksdict.Rdict(str(self._directory / DATABASE), self._options())
         writing = rocksdict.WriteOptions()
-        writing.disable_wal = True  # type: ignore[assignment,method-assign] # a property, though its stub says a method
+        writing.disable_wal = True  # type: ignore[assignment,method-assign] # a property, though its stub has a method
         database.set_write_options(writing)
         return database
 
@@ -354,7 +354,7 @@ class RocksDBStore:
 
 
 class _Closed:
-    """Stands where the database was."""
+    """Replaces the database of a closed view."""
 
     def __getattr__(self, name: str) -> Callable[..., object]:
         raise StoreError("the view is closed")

@@ -1,6 +1,6 @@
 """The port to a view's stored rows: ordered bytes, and the positions up to which the topic is applied.
 
-A store decides nothing. It keeps rows and positions together: whatever happens to the process, the rows on disk are those of
+A store decides nothing. It keeps rows and positions together: whatever happens to the process, the rows on disk come from
 exactly the records below the positions on disk.
 """
 
@@ -74,7 +74,7 @@ class ViewStore(Protocol):
     def scan(self, start: bytes, end: bytes | None, row_count_max: int) -> Sequence[Row]:
         """Rows from `start` up to `end`, without it, in the order of keys and of one moment.
 
-        Stops early behind SCAN_BYTES_MAX; at least one row if there is any.
+        Stops early after SCAN_BYTES_MAX; returns at least one row if there is any.
         """
 
     def count(self) -> int:
@@ -91,7 +91,7 @@ class ViewStore(Protocol):
 
 
 class StoreError(KafkaError):
-    """The rows can be neither read nor written (any more): the message says where, why, and what to do."""
+    """The rows can be neither read nor written (any more): the message names where, why, and what to do."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)

@@ -25,7 +25,7 @@ _MISSING: Final = object()
 
 
 class TableView:
-    """A table on this machine: what a compacted topic says, key by key, followed as it changes.
+    """A table on this machine: what a compacted topic holds, key by key, followed as it changes.
 
         with TableView.open("127.0.0.1:9092", "totals", directory="views/totals") as view:
             print(view.get("ann"))
@@ -95,7 +95,7 @@ class TableView:
         `value`: json, string, bytes, short, int, long, float, double.
         `windows`: for windowed keys, as Kafka Streams writes them: the size of the windows, such as "10 minutes", or "session".
         `limits`: memory, descriptors and threads of RocksDB. UNKNOWN_TOPIC_OR_PARTITION when there is no such topic,
-        KAFKA_STORAGE_ERROR when the directory cannot be used, REQUEST_TIMED_OUT behind `timeout_s`.
+        KAFKA_STORAGE_ERROR when the directory cannot be used, REQUEST_TIMED_OUT after `timeout_s`.
         """
         view = cls(
             bootstrap_servers,
@@ -184,7 +184,7 @@ class TableView:
     def wait_until(self, offsets: WantedOffsets = "now", timeout_s: float | None = 30.0) -> None:
         """Waits until all records below these offsets (by partition) are in the view; "now": all that can be read now.
 
-        Raises REQUEST_TIMED_OUT, which says how far it is. To read what you wrote, give the offset behind it:
+        Raises REQUEST_TIMED_OUT, whose message tells the position reached. To read what you wrote, give the next offset:
         `{0: delivery.offset + 1}`.
         """
         self._loop.call(self._core.wait_until(offsets, timeout_s))

@@ -1,7 +1,7 @@
 """Follows a topic into a store. Runs on an event loop; reading records and writing rows happen on another thread.
 
 It begins where the store ends, if the topic still continues it (`continuity.py`), else at the beginning with an empty store.
-While it reads, the log may say that it does not: an offset that is not there, a position that went back. Then it begins again.
+While it reads, the log may show that it does not: an offset that is missing, a position that went back. Then it begins again.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Tail:
     async def _guarded(self, work: Coroutine[object, None, None]) -> None:
         try:
             await work
-        except Exception as error:  # noqa: BLE001 - the root of a task: those who ask must learn of it
+        except Exception as error:  # noqa: BLE001 - the root of a task: callers must learn of it
             self._fail(error)
 
     async def _keep_following(self) -> None:
@@ -238,7 +238,7 @@ class Tail:
         self._state = state
 
     async def _move(self) -> None:
-        """Positions may have moved behind markers, and behind what was aborted or compacted away."""
+        """Positions may have moved past markers, and past what was aborted or compacted away."""
         reached = self._changelog.positions()
         positions, moved = {}, {}
         for partition, position in self._state.positions.items():
@@ -352,7 +352,7 @@ class Tail:
             ) from None
 
     def _behind(self, wanted: Mapping[int, int]) -> str:
-        """Describes a partition that is behind; empty when none is, and the rows are those of one moment."""
+        """Describes a partition that lags; empty when none does, and the rows show one moment."""
         for partition, offset in wanted.items():
             position = self._state.positions.get(partition)
             if position is None or position.offset < offset:
@@ -360,7 +360,7 @@ class Tail:
                 return f"partition {partition} is {at}, and should be at {offset}"
         return "" if self.status is not ViewStatus.RESTORING else "it is being restored"
 
-    # -- for those who ask
+    # -- for callers
 
     def check_answers(self) -> int:
         """Raise what keeps the view from answering; else `rebuild_count`, to be compared after the answer."""

@@ -81,7 +81,7 @@ class ViewCore:
             await asyncio.gather(self._following, return_exceptions=True)
         await self._changelog.close()
         try:
-            await self._offload.run(self._store.close)  # behind a write that is under way
+            await self._offload.run(self._store.close)  # after a write that is under way
         finally:
             self._offload.close()
 

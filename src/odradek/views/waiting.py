@@ -1,4 +1,4 @@
-"""The thread on which each face of a view reads its store: one beside the event loop, or the caller's."""
+"""The thread on which each face of a view reads its store: one apart from the event loop, or the caller's."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A time window: the key's bytes, then its start (8 bytes, milliseconds since 1970); its size is known from elsewhere. A session:
 the key's bytes, then its end, then its start. Stored: the key with an end mark, then start and end with their sign bits turned.
-So all windows of a key stand together, in the order of their starts.
+So all windows of a key are adjacent, in the order of their starts.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Is everything there, once, and how far behind is the archive?"""
+"""Checks that the archive has everything exactly once, and measures its lag."""

@@ -1,4 +1,4 @@
-"""The status of an archive: what it holds of each partition, beside where the partition ends."""
+"""The status of an archive: what it holds of each partition, compared with the partition's end."""
 
 from __future__ import annotations
 

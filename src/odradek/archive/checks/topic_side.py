@@ -42,7 +42,7 @@ class TopicSide(Protocol):
         """Returns the partitions of those topics that exist."""
 
     def names(self, named: Iterable[str], pattern: str | None) -> list[str]:
-        """What is named, or those of all topics whose whole name matches the regular expression."""
+        """Returns the names, or the names of all topics that match the regular expression wholly."""
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
         """Returns the ids of those topics that exist, where brokers have ids."""
@@ -57,7 +57,7 @@ class TopicSide(Protocol):
 
 
 class BrokerTopics:
-    """A `TopicSide` of a cluster. `settings`: of the clients, beside bootstrap.servers."""
+    """A `TopicSide` of a cluster. `settings`: the clients' settings, without bootstrap.servers."""
 
     def __init__(self, bootstrap: str, settings: Mapping[str, str] | None = None) -> None:
         self._bootstrap = bootstrap
@@ -84,7 +84,7 @@ class BrokerTopics:
                 return {}
 
     def names(self, named: Iterable[str], pattern: str | None) -> list[str]:
-        """What is named, or those of all topics whose whole name matches the regular expression."""
+        """Returns the names, or the names of all topics that match the regular expression wholly."""
         if pattern is None:
             return list(named)
         expression = re.compile(pattern)

@@ -54,7 +54,7 @@ class ClaimedOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFindings:
-    """The findings of a verification in one partition. Counts are those of offsets, except for `row_count`."""
+    """The findings of a verification in one partition. All counts except `row_count` count offsets."""
 
     partition: TopicPartition
     first: int

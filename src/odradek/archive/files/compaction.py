@@ -26,7 +26,7 @@ ATTEMPTS_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
-    """The result of a compaction. Bytes are those of the files before and after."""
+    """The result of a compaction. Bytes are the sizes of the files before and after."""
 
     removed_count: int = 0
     added_count: int = 0

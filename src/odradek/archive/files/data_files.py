@@ -239,7 +239,7 @@ def _as_text(values: pa.Array) -> pa.Array:
 def partition_path(values: PartitionValues) -> str:
     """Returns a path in Hive's layout: `day=2026-01-31/`, empty for a table without partitions.
 
-    A value that is too long for a name is cut, and ends in `-` and a digest. The table itself says which value it is.
+    A value that is too long for a name is cut, and ends in `-` and a digest. The table itself holds the value.
     """
     names = [
         f"{column}={NULL_IN_A_PATH if value is None else quote(value, safe='')}" for column, value in values

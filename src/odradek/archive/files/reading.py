@@ -28,10 +28,10 @@ class FileReader:
     def read(
         self, file: DataFile, system: FileSystem | None = None, *, offsets: tuple[int, int] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yields all rows of a file, in its order; with `offsets` (first, and behind the last) without parts that have none
-        of these.
+        """Yields all rows of a file, in its order; with `offsets` (first, and the one after the last) without parts that have
+        none of these.
 
-        ArchiveError when the file is gone or damaged.
+        ArchiveError when the file is missing or damaged.
         """
         system = system or self.location.file_system()
         values = dict(file.partition_values)

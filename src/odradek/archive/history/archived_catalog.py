@@ -1,4 +1,4 @@
-"""The brokers with an archive behind them: logs that begin where the archive begins."""
+"""The brokers together with an archive: logs begin where the archive begins."""
 
 from __future__ import annotations
 

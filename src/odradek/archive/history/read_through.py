@@ -1,8 +1,8 @@
 """Topic and archive as one: `format("odradek")` with the option `archive`, for batches and streams.
 
 The archive gives what it holds; the topic gives the rest: what follows the archive's end, and what precedes its beginning if
-the topic still has it. The plan of a batch looks at the archive; so does that of a micro-batch, if the last look is a minute
-old, or if the topic no longer holds what followed the archive's end then. Offsets that are in neither are an error.
+the topic still has it. The plan of a batch reads the archive's state; so does a micro-batch's plan, if the last one
+is a minute old, or if the topic no longer holds what followed the archive's end then. Offsets that are in neither are an error.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ArchiveHistory:
         look = self._view.recent()
         in_archive, rest = divide(ranges, look.archived, look.topic_ids)
         gaps = _gaps(rest, brokers)
-        if gaps:  # the archive may have gone on since it was looked at
+        if gaps:  # the archive may have grown since its state was read
             look = self._view.renewed()
             in_archive, rest = divide(ranges, look.archived, look.topic_ids)
             gaps = _gaps(rest, brokers)
@@ -116,7 +116,7 @@ def divide(
     archived: Mapping[TopicPartition, OffsetRange],
     topic_ids: Mapping[str, UUID] | None = None,
 ) -> tuple[list[OffsetRange], list[OffsetRange]]:
-    """Returns the part of the ranges that the archive has, and the rest, in order. `topic_ids`: those of archived topics."""
+    """Returns the part of the ranges that the archive has, and the rest, in order. `topic_ids`: the ids of archived topics."""
     known = topic_ids or {}
     in_archive: list[OffsetRange] = []
     rest: list[OffsetRange] = []
@@ -145,7 +145,7 @@ def _gaps(rest: Sequence[OffsetRange], brokers: Catalog) -> list[OffsetRange]:
 
 
 class OdradekWithArchive(OdradekDataSource):
-    """The data source `format("odradek")`, whose reads may have an archive behind them."""
+    """The data source `format("odradek")`, whose reads may include an archive."""
 
     def archive_history(self, archive: ArchiveOptions, options: ReadOptions) -> ArchiveHistory:
         return ArchiveHistory(archive, options)

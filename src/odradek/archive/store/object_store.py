@@ -140,7 +140,7 @@ def make_durable(location: ArchiveLocation, names: Iterable[str]) -> None:
     """Makes files durable that a commit is about to name: syncs them, and the directories that name them. In S3 what is put
     is durable.
 
-    ArchiveError when one is gone, in any store."""
+    ArchiveError when one is missing, in any store."""
     listed = list(names)
     if location.is_s3:
         infos = location.file_system().get_file_info([location.within(listed_name) for listed_name in listed])

@@ -20,7 +20,7 @@ PartitionValues = tuple[tuple[str, str | None], ...]
 
 
 class ArchiveError(OdradekError):
-    """An archive cannot do what was asked; the message says what, where and what to do."""
+    """An archive cannot do what was asked; the message explains what, where and what to do."""
 
 
 class CommitConflict(ArchiveError):
@@ -28,7 +28,7 @@ class CommitConflict(ArchiveError):
 
 
 class MissingFiles(CommitConflict):
-    """A file that was to be replaced is not part of the table any more: trying again is of no use."""
+    """A file to replace is not part of the table any more: trying again is of no use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

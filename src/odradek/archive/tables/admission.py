@@ -13,7 +13,7 @@ from odradek.spark.reading.offsets import OffsetRange
 
 
 def is_new(batch: NewBatch, state: ArchiveState, *, leaving_gaps: bool = False) -> bool:
-    """Tells whether the batch is to be committed; False when it is in the archive already.
+    """Tells whether the batch must be committed; False when it is in the archive already.
 
     ArchiveError when it has read another topic than the archive has under the same name, when it would double records, or leave
     a gap (unless `leaving_gaps`: the topic lost records before they were archived, and the user knows), or when its files hold

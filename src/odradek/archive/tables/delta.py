@@ -3,8 +3,8 @@
 A commit holds the batch's files, and as application transactions the batch's number (`odradek-archive/<sink>/<query>`) and, for
 each partition that it has read, the next offset and the first one (`odradek-position/<topic>/<partition>`,
 `odradek-beginning/...`), and the ids of topics (`odradek-topic/<topic>/<id>`): these outlive checkpoints and the clean-up of
-the log. A commit is tried for exactly one version: `deltalake` would otherwise put it behind others' commits, whose offsets
-this one has not seen.
+the log. A commit is tried for exactly one version: `deltalake` would otherwise commit it after others' commits, whose
+offsets this one has not seen.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The application transactions of a Delta table, all of them: `deltalake` tells only one whose name is known.
 
 Source: Delta's protocol, "Delta Log Entries", "Checkpoints" and "Transaction Identifiers". A checkpoint holds the newest
-transaction of each application; what came after it stands in one JSON file a version.
+transaction of each application; what came after it is in one JSON file per version.
 """
 
 from __future__ import annotations

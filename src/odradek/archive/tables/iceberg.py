@@ -3,7 +3,7 @@
 A commit adds a snapshot, whose summary names sink, query and batch, and sets properties of the table: how far each partition is
 archived (`odradek.archived.<topic>.<partition>`), the ids of topics (`odradek.topic-id.<topic>`), and the last batch of each
 query (`odradek.batch.<sink>/<query>`). All are one change of the table's metadata, which requires that the snapshot before it
-is the newest one. `pyiceberg` would repeat a commit that lost the race behind the one that won it, and a property of the table
+is the newest one. `pyiceberg` would repeat a commit that lost the race after the one that won it, and a property of the table
 (`commit.retry.num-retries=0`) keeps it from that.
 """
 
@@ -425,7 +425,7 @@ def _files_of(table: Table) -> list[IcebergFile]:
 
 
 def _replaced_before(table: Table, before_ms: int) -> list[int]:
-    """Snapshots whose successor is older than `before_ms`: no one who began to read since then reads them."""
+    """Snapshots whose successor is older than `before_ms`: no read that began since then uses them."""
     snapshots = sorted(table.snapshots(), key=lambda snapshot: snapshot.timestamp_ms)
     referenced = {reference.snapshot_id for reference in table.refs().values()}
     pairs = pairwise(snapshots)
@@ -437,7 +437,7 @@ def _replaced_before(table: Table, before_ms: int) -> list[int]:
 
 
 def _paths_of(table: Table, *, without: Sequence[int]) -> Iterator[str]:
-    """Yields all files that the snapshots need, but for some snapshots."""
+    """Yields all files that the snapshots need, except the snapshots in `without`."""
     manifests: dict[str, ManifestFile] = {}
     for snapshot in table.snapshots():
         if snapshot.snapshot_id not in without:

@@ -1,8 +1,8 @@
 """An Iceberg catalog of one table that needs no service: the layout of Hadoop tables, with commits that are exact.
 
 `metadata/v<N>.metadata.json` is version N of the table, and is put only where there is none: of two commits one is first.
-`metadata/version-hint.text` says which version is the newest, to readers that know this layout (DuckDB, Spark's `hadoop`
-catalog, pyiceberg's `StaticTable`); it may lag a moment behind.
+`metadata/version-hint.text` names the newest version, for readers that know this layout (DuckDB, Spark's `hadoop`
+catalog, pyiceberg's `StaticTable`); it may be a moment old.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files in an archive's directory that no version of it needs: what crashes left behind, and what was replaced long ago."""
+"""Files in an archive's directory that no version of it needs: leftovers of crashes, and files replaced long ago."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _modified_ms(info: fs.FileInfo) -> int:
 
 
 def remove_files(location: ArchiveLocation, names: Collection[str]) -> None:
-    """Removes files one by one; a file that is gone is no error."""
+    """Removes files one by one; a missing file is no error."""
     system = location.file_system()
     for name in names:
         try:

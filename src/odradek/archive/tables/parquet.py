@@ -1,9 +1,9 @@
 """The archive's manifest over plain Parquet, for people who want files and no table format.
 
-`_odradek/table.json` says what the table is. `_odradek/commits/<version, 20 digits>.json` says what each version added and
+`_odradek/table.json` describes the table. `_odradek/commits/<version, 20 digits>.json` lists what each version added and
 removed: an object that is made only where there is none, so of two writers one is first, and a batch is there whole or not.
 `_odradek/snapshots/<version>.json` holds the sum of all commits up to a version, so that no one reads thousands of them. Data
-files lie in Hive's layout. What no version names, a crash left behind, and `expire` removes.
+files have Hive's layout. A file that no version names is a crash's leftover, and `expire` removes it.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class ArchiveTable(Protocol):
 
     @property
     def file_schema(self) -> pa.Schema:
-        """The columns that files hold, in their order: without those of `partition_by` where only paths have them."""
+        """The columns that files hold, in their order: without the columns of `partition_by` where only paths have them."""
 
     def state(self) -> ArchiveState:
         """Returns the newest version. ArchiveError when the table cannot be read."""

@@ -13,7 +13,7 @@ FIELD_ID: Final = b"PARQUET:field_id"
 
 
 def canonical(schema: pa.Schema, *, keeping_ids: bool = False) -> pa.Schema:
-    """Returns the same columns, all of them nullable, times in microseconds; without metadata, but for numbers of fields if
+    """Returns the same columns, all of them nullable, times in microseconds; without metadata, except field numbers if
     wanted."""
     return pa.schema([_field(field.name, field, keeping_ids) for field in schema])
 

@@ -1,6 +1,6 @@
-"""What metrics listeners say, as pages show it: clients, slow requests, certificates. Pure; whatever the listener sends.
+"""The figures of metrics listeners, as pages show them: clients, slow requests, certificates. Pure; accepts any content.
 
-The limits of what is a trouble are those of the alerts in `deploy/prometheus/alerts.yml`.
+The limits at which a figure is marked are the limits of the alerts in `deploy/prometheus/alerts.yml`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _MINUTE_S: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerFigures:
-    """What the listeners of all brokers said at one time, and the time before."""
+    """The figures of all brokers' listeners at one time, and at the time before."""
 
     now: MetricsSnapshot
     before: MetricsSnapshot | None = None

@@ -84,13 +84,13 @@ class SharedReading(Generic[T]):
 
     def _is_read(self, task: asyncio.Task[T]) -> None:
         if not task.cancelled():
-            task.exception()  # every caller has it, or has gone
+            task.exception()  # every caller has it, or has left
         if self._task is task:
             self._task = None
 
 
 class VisibleTokens(NamedTuple):
-    """The delegation tokens that a user may see. `obstacle` says why brokers show none: `disabled`, `not_logged_in`, `old`."""
+    """The delegation tokens that a user may see. `obstacle`: why brokers show none: `disabled`, `not_logged_in`, `old`."""
 
     tokens: tuple[IssuedToken, ...]
     obstacle: str

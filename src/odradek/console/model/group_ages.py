@@ -1,6 +1,6 @@
-"""How far many groups are behind in time, for a list of them: the age of the first record that each has yet to read.
+"""The lag in time of many groups, for a list of them: the age of the first record that each group has not read.
 
-The meaning is that of a group's own page (`unread_ages`), so records are read. That costs more than an offset, so only
+The meaning is the same as on a group's own page (`unread_ages`), so records are read. That costs more than an offset, so only
 groups that a page shows are read, one reading at a time, and a reading that took long is repeated late.
 """
 
@@ -41,7 +41,7 @@ class AgeSource(Protocol):
     """Reads the ages of unread records, such as a `ClusterReader`."""
 
     async def unread_ages_of(self, rounds: Sequence[LatePositions]) -> list[dict[TopicPartition, int]]:
-        """Returns the ages at the positions of each round; those of rounds that were not reached in time are left out."""
+        """Returns the ages at the positions of each round; rounds that were not reached in time are left out."""
 
 
 class _KnownAge(NamedTuple):

@@ -1,7 +1,7 @@
-"""What is known of one group at one moment, and why it is behind. Pure: offsets and members in, reasons out.
+"""The known facts of one group at one moment, and why it lags. Pure: offsets and members in, reasons out.
 
 `reasons_of` is a table of causes that look at the same facts; their words are in the catalogues as `why.KIND`. A cause
-that needs movement (a partition that stands still, a hot one) compares two moments, so it is silent on the first visit.
+that needs movement (a partition that does not move, a hot one) compares two moments, so it is silent on the first visit.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ REASONS: Final = (
 
 
 def reasons_of(group: GroupDetail) -> list[LagReason]:
-    """Returns why the group is behind, the surest cause first. There is always at least one reason."""
+    """Returns why the group lags, the surest cause first. There is always at least one reason."""
     late = [row for row in group.partitions if row.lag > 0]
     if not late:
         silent = [row for row in group.partitions if row.position < 0 < row.end]
@@ -199,7 +199,7 @@ def _busy_member(group: GroupDetail, late: Sequence[PartitionLag]) -> Iterator[L
 
 
 def _busy_members(group: GroupDetail) -> set[str]:
-    """Returns the members that work through a backlog: in their other partitions they only seem to stand still."""
+    """Returns the members that work through a backlog: their other partitions only seem not to move."""
     return {row.member_id for row in group.partitions if row.member_id and _is_worked_off(row)}
 
 
@@ -258,7 +258,7 @@ _CAUSES: Final[tuple[Callable[[GroupDetail, Sequence[PartitionLag]], Iterator[La
 
 
 def _pace(group: GroupDetail, late: Sequence[PartitionLag]) -> LagReason:
-    """Returns what the two moments say of the group as a whole: nothing is wrong with a part of it."""
+    """Returns the reason that the two moments show for the whole group: nothing is wrong with a part of it."""
     span_ms = max(row.span_ms for row in late)
     read = sum(row.read for row in group.partitions)
     written = sum(row.written for row in group.partitions)

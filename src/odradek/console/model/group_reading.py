@@ -73,7 +73,7 @@ class GroupReader:
         """The wall clock at the beginning of the last reading of each group; those of the last `DETAILS_MAX` groups."""
 
     async def figures(self, names: list[str]) -> dict[str, GroupFigures]:
-        """Returns state, members and lag of these groups; a group that is gone is left out."""
+        """Returns state, members and lag of these groups; a group that no longer exists is left out."""
         described = await readable(self._admin.describe_groups(names, timeout_s=CALL_S))
         figures = {}
         for name, group in described.items():
@@ -167,7 +167,7 @@ class GroupReader:
 
         wanted = sorted(dict.fromkeys(names), key=lambda name: self._begun_ms.get(name, UNKNOWN))
         recent.update((name, known) for name in wanted if (known := self._recent(name)) is not None)
-        with suppress(TimeoutError):  # a reading that has begun goes on, for the next caller
+        with suppress(TimeoutError):  # a reading that has begun continues, for the next caller
             async with asyncio.timeout(wait_s):
                 await asyncio.gather(*map(attempt, wanted))
         return recent | read
@@ -303,7 +303,8 @@ async def _attempt(call: Awaitable[V], otherwise: V, problems: list[str]) -> V:
 
 
 async def readable(call: Awaitable[Mapping[K, V]]) -> Mapping[K, V]:
-    """Returns what a call about several things may read: a topic that is gone, or that this user may not see, is left out."""
+    """Returns what a call about several things may read: a topic that does not exist, or that this user may not see, is left
+    out."""
     try:
         return await call
     except PartialFailureError as error:

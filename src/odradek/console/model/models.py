@@ -65,7 +65,7 @@ class ClusterModels:
         return await self.open(principal, settings)
 
     async def renew(self, principal: str, settings: ClientSettings) -> None:
-        """Goes on with other settings, such as a fresh token: the new model begins with what the one before has read."""
+        """Continues with other settings, such as a fresh token: the new model begins with what the one before has read."""
         before = self._models.get(principal)
         if before is None:
             return

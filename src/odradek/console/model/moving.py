@@ -1,7 +1,7 @@
 """Rebalances and drains: planned from fresh readings, begun a few at a time, watched to their end.
 
-A run belongs to the console and not to a page: it goes on while no one looks, also after its user has logged out. If the
-console ends, what was begun goes on in the brokers, and what was not begun does not move. Everything here runs on the
+A run belongs to the console and not to a page: it continues without a viewer, also after its user has logged out. If the
+console ends, what was begun continues in the brokers, and what was not begun does not move. Everything here runs on the
 background loop.
 """
 
@@ -216,7 +216,7 @@ class MoveRuns:
         return run
 
     async def renew(self, settings: ClientSettings, login_key: str) -> None:
-        """Goes on with a fresh token of the same login: the one before ends."""
+        """Continues with a fresh token of the same login: the one before ends."""
         run, admin = self.last, self._admin
         if run is None or run.is_over or run.login_key != login_key or admin is None:
             return
@@ -236,7 +236,7 @@ class MoveRuns:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _carry_out(self, run: MoveRun) -> None:
-        """The run is over when its throttle is gone, too: until then its state is that of a run that goes on."""
+        """Carries out the run, which ends when its throttle is removed, too: until then it counts as running."""
         outcome = "failed"
         try:
             await self._begin_all(run)

@@ -50,7 +50,7 @@ class PipelineProgress:
 
     @property
     def is_candidate(self) -> bool:
-        """Whether it is a version that is being rebuilt beside the one that runs."""
+        """Whether it is a version that is being rebuilt while another one runs."""
         return self.key != self.document.name
 
     @property

@@ -90,7 +90,7 @@ class PipelineReader:
         return self._reading
 
     async def check_may_write(self) -> None:
-        """Raises TOPIC_AUTHORIZATION_FAILED where the user may not write pipelines, or the brokers do not say."""
+        """Raises TOPIC_AUTHORIZATION_FAILED where the user may not write pipelines, or the brokers do not tell."""
 
         def operations() -> frozenset[AclOperation] | None:
             with self._store() as store:

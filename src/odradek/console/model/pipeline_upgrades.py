@@ -191,7 +191,7 @@ def _check_path(file: str) -> None:
 
 
 def _seen(task: asyncio.Task[upgrading.NextProgram]) -> None:
-    """Reads the outcome of a task whose page has gone."""
+    """Reads the outcome of a task whose page was closed."""
     if not task.cancelled():
         task.exception()
 

@@ -27,7 +27,7 @@ class ClusterRights:
         self._operations: frozenset[AclOperation] | None = None
 
     async def operations(self) -> frozenset[AclOperation] | None:
-        """Returns the operations; None where the brokers do not say, so that everything is offered and they decide."""
+        """Returns the operations; None where the brokers do not tell, so that everything is offered and they decide."""
         now_s = self._clock.monotonic()
         if now_s - self._read_s < AGE_S:
             return self._operations

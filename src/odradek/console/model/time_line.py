@@ -146,7 +146,7 @@ def _changes(old: PartitionFigures, new: PartitionFigures, alive: set[int]) -> I
 
 
 def _moves(old: set[int], new: set[int], alive: set[int]) -> Iterator[tuple[str, int]]:
-    """Yields what a change of replicas is for: those of a dead broker are made again, or others were moved."""
+    """Yields what a change of replicas is for: a dead broker's replicas are made again, or others were moved."""
     if old == new:
         return
     dead = old - alive if alive else set()

@@ -69,7 +69,7 @@ class OpenTransactionView:
 
     @property
     def is_first(self) -> bool:
-        """Whether it is the transaction that readers wait for, and not one behind it."""
+        """Whether it is the transaction that readers wait for, and not a later one."""
         return self.transaction.start_offset <= self.stable_end
 
 

@@ -1,4 +1,4 @@
-"""Reads which transactions are open for long: readers of committed records wait behind them."""
+"""Reads which transactions are open for long: readers of committed records wait for them."""
 
 from __future__ import annotations
 

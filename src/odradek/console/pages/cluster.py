@@ -106,7 +106,7 @@ async def _plan_page(
 
 
 def _broker(visit: Visit, text: str) -> list[int]:
-    """Returns the broker that is to be emptied, if the form names one."""
+    """Returns the broker to empty, if the form names one."""
     if not text:
         return []
     if not is_digits(text) or len(text) > 10:

@@ -51,7 +51,7 @@ class CountedLetters(NamedTuple):
 
 
 async def show_topics(visit: Visit) -> Response:
-    """Shows the topics whose names say that they hold dead letters."""
+    """Shows the topics that hold dead letters according to their names."""
     await visit.wait_until_read()
     snapshot = visit.snapshot
     rows = [topic for name, topic in snapshot.topics.items() if holds_dead_letters(name)]

@@ -1,4 +1,4 @@
-"""The groups: a list from the model, and one group with its members, its lag, and why it is behind.
+"""The groups: a list from the model, and one group with its members, its lag, and the reasons for the lag.
 
 A group's id may have any character, so it is a parameter of a query and no part of a path.
 """
@@ -44,7 +44,7 @@ _LARGEST_FIRST: Final = frozenset({"lag", "time", "members"})
 
 
 async def show_all(visit: Visit) -> Response:
-    """Shows one page of the groups that match, those that are furthest behind first."""
+    """Shows one page of the groups that match, the largest lag first."""
     await visit.wait_until_read()
     query, groups = visit.query, visit.snapshot.groups
     search = query.get("search", "").strip()

@@ -24,7 +24,7 @@ _REFUSED: Final = frozenset({ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.ILL
 
 
 async def show(visit: Visit) -> Response:
-    """Shows the form, or goes on if there is nothing to log in to."""
+    """Shows the form, or skips it if there is nothing to log in to."""
     if visit.principal is not None:
         return visit.redirect(own_path(visit.query.get("next", "/")))
     back = own_path(visit.query.get("next", "/"))
@@ -83,7 +83,7 @@ async def log_out(visit: Visit) -> Response:
 
 
 async def check_login(bootstrap: str, settings: ClientSettings) -> None:
-    """Logs in to the cluster, and out again. Raises what the cluster says."""
+    """Logs in to the cluster, and out again. Raises the cluster's error."""
     async with AsyncAdmin(bootstrap, **settings) as admin:
         await admin.describe_cluster(timeout_s=CHECK_S)
 

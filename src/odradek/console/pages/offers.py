@@ -90,7 +90,7 @@ async def may_write_transactions(visit: Visit, transactional_id: str | None = No
 
 
 async def reading_of(visit: Visit, reading: SharedReading[T], empty: T) -> tuple[T, str]:
-    """Returns what was read and "", or `empty` and the reason why it was not. A late reading goes on for the next page."""
+    """Returns what was read and "", or `empty` and the reason why it was not. A late reading continues for the next page."""
     try:
         async with asyncio.timeout(READING_S):
             return await visit.run(reading.get()), ""

@@ -137,7 +137,7 @@ def _failure_text(visit: Visit, run: PipelineProgress) -> str:
 
 
 def _log(visit: Visit, run: PipelineProgress) -> list[str]:
-    """Returns the last lines of a run's log; one that says why there are none where they may quote a masked record."""
+    """Returns the last lines of a run's log; where they may quote a masked record, one line that tells why."""
     lines = [] if run.status is None else list(run.status.log)[-LOG_LINES:]
     shown = visit.error_text("", _topics(run))
     return [shown] if lines and shown else lines

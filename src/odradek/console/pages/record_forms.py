@@ -37,7 +37,7 @@ class RecordQuery:
 
 
 def record_query(visit: Visit, topic: TopicFigures) -> RecordQuery:
-    """Reads the query. Raises ConfigError, which says what is wrong with it."""
+    """Reads the query. Raises ConfigError, which explains what is wrong with it."""
     query = visit.query
     condition = query.get("json", "").strip()
     return RecordQuery(
@@ -101,7 +101,7 @@ def _whole(text: str) -> int | None:
 
 
 def cursor_text(positions: Mapping[int, int]) -> str:
-    """Returns where the next step goes on: partition:offset, with commas."""
+    """Returns where the next step continues: partition:offset, with commas."""
     return ",".join(f"{number}:{offset}" for number, offset in sorted(positions.items()))
 
 

@@ -1,4 +1,4 @@
-"""The records of a topic: a search that goes on step by step, a live tail, one record, and its bytes as a download."""
+"""The records of a topic: a search in steps, a live tail, one record, and its bytes as a download."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _TAIL_POLL_S: Final = 1.0
 
 
 async def show(visit: Visit) -> Response:
-    """Shows one step of a search, what it looked at, and where it goes on."""
+    """Shows one step of a search, what it read, and where it continues."""
     topic = await known_topic(visit)
     step, line, query = None, "", None
     try:
@@ -128,7 +128,7 @@ def ordered(records: list[ConsumerRecord], *, newest_first: bool) -> list[Consum
 
 
 def _progress(visit: Visit, query: RecordQuery, step: ScanStep) -> dict[str, object]:
-    """Returns how far the search looked, and the path on which it goes on; an empty path at the end."""
+    """Returns how far the search read, and the path on which it continues; an empty path at the end."""
     scanned, size = query.scanned_before + step.scanned, query.bytes_before + step.scanned_bytes
     undecoded = query.undecoded_before + step.undecoded
     further = ""

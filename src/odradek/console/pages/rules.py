@@ -64,7 +64,7 @@ def _shapes() -> dict[str, object]:
 
 
 def resource_text(pattern: AclPattern) -> str:
-    """Returns the resource as commands spell it; a blank and an ellipsis stand for what may follow a prefix."""
+    """Returns the resource as commands spell it; a blank and an ellipsis mark what may follow a prefix."""
     longer = " …" if pattern.pattern_type is PatternType.PREFIXED else ""
     return (
         f"{KIND_NAMES.get(pattern.resource_type, pattern.resource_type.name.lower())}:{pattern.name}{longer}"
@@ -99,7 +99,7 @@ async def show_new(visit: Visit) -> Response:
 
 
 async def add(visit: Visit) -> Response:
-    """Shows what the rules change; with `sure`, adds those of the query, whose letters no page has changed."""
+    """Shows what the rules change; with `sure`, adds the query's rules, whose letters no page has changed."""
     try:
         rules = _rules(visit, visit.query if "sure" in visit.form else visit.form)
         if "sure" in visit.form:

@@ -52,7 +52,7 @@ async def known_topic(visit: Visit) -> TopicFigures:
 
 
 async def detail_of(visit: Visit, name: str) -> TopicDetail:
-    """Returns offsets and settings; what is not read in time is left out, and the page says so."""
+    """Returns offsets and settings; what is not read in time is left out, and the page shows that."""
     try:
         async with asyncio.timeout(DETAIL_WAIT_S):
             return await visit.run(visit.model.topic_detail(name))

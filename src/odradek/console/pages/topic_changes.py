@@ -94,7 +94,7 @@ async def show_setting(visit: Visit) -> Response:
 
 
 async def change_setting(visit: Visit) -> Response:
-    """Checks a new value on the cluster, and shows it beside the old one; with `sure`, sets it."""
+    """Checks a new value on the cluster, and shows it next to the old one; with `sure`, sets it."""
     entry = await _setting(visit)
     name, value = visit.request.path_params["name"], visit.form.get("value", "")
     change = None if "default" in visit.form else value

@@ -50,7 +50,7 @@ _BAR: Final = 300
 
 
 async def obstacle_of(visit: Visit) -> str:
-    """Returns why the visitor cannot see what listeners say: `no_listeners`, `no_right`, or nothing."""
+    """Returns why the visitor cannot see the listeners' figures: `no_listeners`, `no_right`, or nothing."""
     if visit.console.listeners is None:
         return "no_listeners"
     if visit.console.options.asks_for_login:
@@ -158,7 +158,7 @@ async def show_slow(visit: Visit) -> Response:
 
 
 def _obstructed(visit: Visit, tab: str, obstacle: str) -> Response:
-    """Returns a page that says what to set, or which right is missing."""
+    """Returns a page that names what to set, or which right is missing."""
     return visit.render(
         f"traffic/{tab}.html",
         403 if obstacle == "no_right" else 200,

@@ -1,4 +1,4 @@
-"""Users that log in by SCRAM: listed, given a password, removed. Each change says first what it changes."""
+"""Users that log in by SCRAM: listed, given a password, removed. The page shows what a change does before it does it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The partitions of a group as cells, a row for each member: what it reads, and how far it is behind. Pure."""
+"""The partitions of a group as cells, a row for each member: what it reads, and how far it lags. Pure."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ SEEN_MIN: Final = 2.0
 
 
 class BrokerBars(NamedTuple):
-    """The bars of one broker, beside the largest broker."""
+    """The bars of one broker, relative to the largest broker."""
 
     replicas: float
     leads: float

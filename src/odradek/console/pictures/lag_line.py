@@ -1,4 +1,4 @@
-"""Lag over time as a line: points of an SVG polyline, and what its axes say. Pure."""
+"""Lag over time as a line: points of an SVG polyline, and the labels of its axes. Pure."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def is_number_column(kind: str) -> bool:
 
 
 def chart_choice(columns: Columns, label: str, value: str) -> tuple[int, int] | None:
-    """Returns the columns of labels and of values: those of these names, or else the first text and the last number.
+    """Returns the columns of labels and of values: the named ones, or else the first text and the last number.
 
     None where no column holds numbers.
     """

@@ -43,7 +43,7 @@ AT_ONCE: Final = 2
 
 
 class DecodedContent(NamedTuple):
-    """A key or value as JSON, and the schema that says so."""
+    """A key or value as JSON, and the schema that it was decoded with."""
 
     content: bytes
     kind: str

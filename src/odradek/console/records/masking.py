@@ -1,7 +1,7 @@
 """Rules that hide parts of records on the server, before anything of a page sees them. Pure.
 
 A masked part is replaced by the same sign for every content, also for null, so neither equality nor length shows. Searches
-test the masked record: a filter finds no more than a reader sees. A value with a rule about fields is written again as JSON
+test the masked record: a filter finds only what a reader sees. A value with a rule about fields is written again as JSON
 from what was parsed, so a name that comes twice or is escaped hides nothing. A value that is not JSON, or is too large to
 parse, is hidden whole.
 """
@@ -75,7 +75,7 @@ class RecordMasks:
         return bool(self._rules) and bool(self._of_record(record))
 
     def masked(self, record: ConsumerRecord, decoded: bytes | None = None) -> ConsumerRecord:
-        """Returns the record as it may be seen. `decoded`: its value as JSON, where a schema says how to read it."""
+        """Returns the record as it may be seen. `decoded`: its value as JSON, where a schema describes it."""
         rules = self._of_record(record) if self._rules else ()
         if not rules:
             return record

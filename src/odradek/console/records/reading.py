@@ -1,6 +1,6 @@
 """Reads records of a cluster for one principal: without a group, without a commit, within limits of time and memory.
 
-A scan is a step: it reads until it has enough matches or met a limit, and returns where it stopped. The next step goes on from
+A scan is a step: it reads until it has enough matches or met a limit, and returns where it stopped. The next step continues
 there, so no reading outlives the request that wanted it. Everything here runs on the background loop.
 """
 
@@ -228,7 +228,7 @@ class ClusterReader:
         )
 
     async def unread_ages_ms(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Returns the age of the first record at or behind each position; of those that come in time."""
+        """Returns the age of the first record at or after each position; only of records that arrive in time."""
         if not positions:
             return {}
         async with self._slots, self._consumer(committed=False) as consumer:
@@ -237,7 +237,7 @@ class ClusterReader:
     async def unread_ages_of(
         self, rounds: Sequence[Mapping[TopicPartition, int]]
     ) -> list[dict[TopicPartition, int]]:
-        """Returns the ages at the positions of each round, with one consumer; rounds behind a limit of time are left out."""
+        """Returns the ages at the positions of each round, with one consumer; rounds after a limit of time are left out."""
         ages: list[dict[TopicPartition, int]] = []
         async with self._slots, self._consumer(committed=False) as consumer:
             deadline_s = self._clock.monotonic() + AGES_S
@@ -261,7 +261,7 @@ class ClusterReader:
             return await asyncio.to_thread(call)
 
     async def tail(self, topic: str, partitions: list[int]) -> RecordTail:
-        """Returns a reader at the end of these partitions, which has to be closed. KafkaError if there are too many."""
+        """Returns a reader at the end of these partitions, which must be closed. KafkaError if there are too many."""
         if self._tails >= TAILS_MAX:
             line = f"{TAILS_MAX} live tails are open: close one of them first"
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, line)
@@ -362,7 +362,7 @@ class _Step:
             fresh = [record for record in records if record.offset < limits[record.partition]]
             if not await self._sifted(fresh):
                 return
-            self.positions.update(consumer.positions())  # behind markers of transactions, too
+            self.positions.update(consumer.positions())  # past markers of transactions, too
             await asyncio.sleep(0)
 
     async def _sifted(self, records: list[ConsumerRecord]) -> bool:

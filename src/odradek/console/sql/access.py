@@ -1,4 +1,4 @@
-"""The SQL server behind the console: its address and login, calls on threads of a bounded number, and what was read lately."""
+"""The console's SQL server: its address and login, calls on threads of a bounded number, and what was read lately."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class CallThreads:
         await self._slots.acquire()
         loop = asyncio.get_running_loop()
         future: Future[T] = Future()
-        future.set_running_or_notify_cancel()  # a caller that leaves does not cancel it: the call goes on
+        future.set_running_or_notify_cancel()  # a caller that leaves does not cancel it: the call continues
 
         def run() -> None:
             try:
@@ -128,7 +128,7 @@ class SqlAccess:
             self._lists.clear()
 
     async def info(self) -> Entity:
-        """Returns what the server says of itself. Raises ServerRefusal with code 40100 where it asks for another login."""
+        """Returns the server's description of itself. Raises ServerRefusal with code 40100 where it asks for another login."""
         return await self._call(READ_S, self._reader.info)
 
     async def run(self, text: str, wanted: EditorRun, *, from_beginning: bool) -> SqlResult:

@@ -2,7 +2,7 @@
 
 A query has a thread that reads lines from the server and keeps the last ones undecoded: a fast query costs little, and what
 no page shows is never parsed. A page holds the query while its stream of events is open. Without one the query ends after
-`LEASE_S`, so a page that is loaded again finds it, and a closed browser leaves nothing behind.
+`LEASE_S`, so a page that is loaded again finds it, and a closed browser leaves no query running.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class SqlResult:
         return "stopped" if self._is_stopped else "cut" if self._is_cut else "complete"
 
     def rows(self, after: int = 0) -> list[ResultRow]:
-        """Returns the rows that are kept of those behind the number, in order."""
+        """Returns the kept rows after the number, in order."""
         with self._lock:
             lines = [(number, line) for number, line in self._lines if number > after]
         return [ResultRow(number, _decoded(line)) for number, line in lines]
@@ -212,7 +212,7 @@ class SqlResults:
         return outcome
 
     def watch(self, outcome: SqlResult) -> None:
-        """Notes that a stream of events follows the result: its query goes on."""
+        """Notes that a stream of events follows the result: its query continues."""
         outcome.watchers += 1
 
     def leave(self, browser_id: str, outcome: SqlResult) -> None:
@@ -221,7 +221,7 @@ class SqlResults:
         self._expect(_owner(browser_id), outcome)
 
     def _expect(self, owner: bytes, outcome: SqlResult) -> None:
-        """Begins the time in which the result has to be looked at again."""
+        """Begins the time within which the result must be read again."""
         timer = self._timers.pop(outcome.result_id, None)
         if timer is not None:
             timer.cancel()

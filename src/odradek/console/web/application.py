@@ -137,7 +137,7 @@ def _is_link_of_another_site(request: Request) -> bool:
 
 
 def failure(visit: Visit, status: int, line: str) -> Response:
-    """Returns the page that says in one line what went wrong."""
+    """Returns the page that tells in one line what went wrong."""
     return visit.render("failure.html", status, line=line)
 
 

@@ -1,7 +1,7 @@
 """The words of the pages in each language, and how numbers, sizes and times are written in it.
 
 A language is the files of `texts/` that begin with its code: `en.toml`, `en-sql.toml`. Its keys and the fields of its texts
-are those of English; a test compares them.
+are the same as in English; a test compares them.
 """
 
 from __future__ import annotations

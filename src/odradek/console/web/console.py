@@ -47,7 +47,7 @@ STATIC: Final = _ROOM / "static"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleOptions:
-    """What the command line says."""
+    """The options of the command line."""
 
     bootstrap: str
     settings: ClientSettings = field(default_factory=dict, repr=False)

@@ -125,7 +125,7 @@ class Attempts:
         self._failures.pop(subject, None)
 
     def forgive(self, subject: str) -> None:
-        """Forgets one failure: that attempt was none. Those of others from the same address still count."""
+        """Forgets one failure: that attempt was none. Failures of others from the same address still count."""
         count, last_s = self._failures.get(subject, (0, 0.0))
         if count > 1:
             self._failures[subject] = (count - 1, last_s)

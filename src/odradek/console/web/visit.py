@@ -97,7 +97,7 @@ class Visit:
             async with asyncio.timeout(FIRST_READING_S):
                 await self.run(self.model.wait_until_read())
         except TimeoutError:
-            pass  # the page says that nothing is known yet
+            pass  # the page shows that nothing is known yet
 
     async def run(self, coroutine: Coroutine[object, None, T]) -> T:
         """Runs a call of the model or its client, on the loop where they live."""

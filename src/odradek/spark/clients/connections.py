@@ -309,7 +309,7 @@ class ClusterCatalog:
         with _admins.lend(self._config) as admin:
             listed = _existing(lambda: admin.list_offsets(questions, isolation=self._isolation))
             if len(listed) < len(questions):
-                # A partition that was just added, or one that is gone: the admin's metadata may be minutes old.
+                # A partition that was just added or deleted: the admin's metadata may be minutes old.
                 admin.describe_cluster()
                 listed = _existing(lambda: admin.list_offsets(questions, isolation=self._isolation))
         return {partition: listing.offset for partition, listing in listed.items()}

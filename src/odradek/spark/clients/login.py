@@ -15,7 +15,7 @@ CLIENT_CONFIG: Final = "ODRADEK_CLIENT_CONFIG"
 @public("odradek.spark")
 def connection_options(path: str | None = None) -> dict[str, str]:
     """Returns a clients' properties file as options of `format("odradek")`, and of `Streams`, for connecting. `path`: by
-    default what the variable ODRADEK_CLIENT_CONFIG names; without it, no login. The brokers are those of ODRADEK_BOOTSTRAP, if
+    default what the variable ODRADEK_CLIENT_CONFIG names; without it, no login. The brokers come from ODRADEK_BOOTSTRAP, if
     it is set.
 
     `odradek pipelines serve --command-config FILE` sets both variables for the programs that it runs. ConfigError for a file

@@ -1,4 +1,4 @@
-"""Functions that may raise, on rows of a stream: the exception becomes a dead letter, and the query goes on."""
+"""Functions that may raise, on rows of a stream: the exception becomes a dead letter, and the query continues."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _need_letters(frame: DataFrame, what: str) -> None:
 
 
 def _record_of(frame: DataFrame) -> dict[str, Column]:
-    """Returns the columns that a dead letter's fields come from; ConfigError says which one is missing."""
+    """Returns the columns that a dead letter's fields come from; ConfigError names the missing one."""
     missing = [name for name in _ORIGIN if name not in frame.columns]
     if missing:
         raise ConfigError(

@@ -32,7 +32,7 @@ _IMPATIENT: Final = {
 class LeftOutRecords:
     """The records that a task leaves out, as entries of the processing log.
 
-    `add` for each, `close` behind the last one. `where`: None when there is no processing log.
+    `add` for each, `close` after the last one. `where`: None when there is no processing log.
     """
 
     def __init__(

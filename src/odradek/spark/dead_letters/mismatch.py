@@ -86,7 +86,7 @@ def _fits(value: object, kind: pa.DataType) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and -bound <= value < bound
     if pa.types.is_floating(kind):
         return isinstance(value, int | float) and not isinstance(value, bool)
-    return True  # decimals: those that do not fit say so in Arrow's own way
+    return True  # decimals: Arrow raises its own error for those that do not fit
 
 
 def _misfit(value: object, kind: pa.DataType, path: str) -> str:

@@ -97,7 +97,7 @@ def _is_known(names: dict[str, Any]) -> bool:
 
 
 class WritesByName(CPickleSerializer):
-    """PySpark's serializer, but for writers of ours, and for the function that PySpark makes of one."""
+    """PySpark's serializer, except for our writers, and for the function that PySpark makes of one."""
 
     def _write_with_length(self, obj: object, stream: IO[bytes]) -> None:
         content = self._by_name(obj)

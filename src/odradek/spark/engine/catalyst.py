@@ -62,7 +62,7 @@ class SparkField(TypedDict):
 
 
 class SparkParts(TypedDict, total=False):
-    """A struct, an array or a map, in Spark's JSON of types. `type` says which."""
+    """A struct, an array or a map, in Spark's JSON of types. `type` names which."""
 
     type: Required[str]
     fields: list[SparkField]
@@ -192,7 +192,7 @@ def simplified(rows: DataFrame) -> DataFrame:
     the plan of its query's start: what rules find again in each batch, they find here once.
 
     The rules are Spark's own, which it applies to every plan in any case. None of them evaluates an expression: a constant that
-    raises fails in the first batch as before, and the current time is that of each batch.
+    raises fails in the first batch as before, and each batch has its own current time.
     """
     catalyst = jvm_of(rows.sparkSession).org.apache.spark.sql
     rules = [getattr(catalyst.catalyst.optimizer, name) for name in _RULES]

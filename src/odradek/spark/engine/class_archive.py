@@ -1,11 +1,11 @@
 """The class archive (class data sharing, JEP 350): Spark's JVM starts with the classes that an earlier one has read.
 
-The archive is beside the home of links.
+The archive is in the same directory as the home of links.
 
 From the start to the first rows of a streaming query that counts, a JVM reads, checks and links some 20,000 classes: half of
 its 14 s of CPU. The archive has them ready to be mapped, and JVMs that run side by side share it.
 
-The first JVM that ends in order writes it, after its Python process has gone; or `class_archive_writer.py` does, at
+The first JVM that ends in order writes it, after its Python process has ended; or `class_archive_writer.py` does, at
 installation or in an image. A JVM writes the archive's header last, so a draft with a header is whole; the next start gives
 it its name. An archive of another Java, or of other jars, has another name. A JVM that cannot use its archive starts without.
 """
@@ -98,7 +98,7 @@ class ClassArchive:
                 self._remove_older()
 
     def _remove_older(self) -> None:
-        """Archives of homes of the same PySpark, and of those whose PySpark is gone: each has 170 MB."""
+        """Removes archives of homes of the same PySpark, and of homes whose PySpark was removed: each has 170 MB."""
         own = _pyspark_of(self.path)
         for other in self.path.parent.glob("*.jsa"):
             if other != self.path and _pyspark_of(other) in (own, None):
@@ -130,7 +130,7 @@ class ClassArchive:
 
 
 def _pyspark_of(archive: Path) -> Path | None:
-    """Returns the directory that the `bin` of the archive's home resolves to; None where it is gone."""
+    """Returns the directory that the `bin` of the archive's home resolves to; None where it was removed."""
     programs = archive.with_name(archive.name.partition("-")[0]) / "bin"
     return programs.resolve() if programs.exists() else None
 

@@ -54,7 +54,7 @@ class ColumnPlan(NamedTuple):
     """The projections and filters above a function in Python.
 
     `below`: what the function was given. `columns`: what it returns. `instructions`: each is a name and its arguments; numbers
-    of earlier instructions among them. `keep`: the number of the one that says which rows stay; None: all do. `outputs`: the
+    of earlier instructions among them. `keep`: the number of the one that selects the rows; None: all stay. `outputs`: the
     number for each column that the plan returns.
     """
 
@@ -70,7 +70,7 @@ class _UnknownExpressionError(Exception):
 
 
 class _Struct(NamedTuple):
-    """A struct that is never built: the instruction that says where it is not null, and its fields, null where it is null."""
+    """A struct that is never built: the instruction for where it is not null, and its fields, null where it is null."""
 
     is_valid: int
     fields: tuple[_Term, ...]

@@ -1,4 +1,4 @@
-"""Java of ours in Spark's JVM: Janino, of Spark, compiles it, once for each home of links, and its classes go beside others.
+"""Our Java in Spark's JVM: Spark's Janino compiles it once for each home of links, and its classes join existing loaders.
 
 So there is no jar, and no compiler of Java is needed.
 """
@@ -27,7 +27,7 @@ else:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaSource:
     """A file of Java. `classes`: their names, each after those that it extends or makes. `beside`: a class of the same package,
-    whose loader gets them. `anchor`: the module beside which the file is.
+    whose loader gets them. `anchor`: the module in whose directory the file is.
     """
 
     package: str

@@ -88,7 +88,7 @@ class DroppedObjects:
                 self._drop_alone(dropped_id, False)
 
     def _more(self, most: int) -> Iterator[str]:
-        """Takes what waits, but for the word that ends the thread."""
+        """Takes what waits, except the word that ends the thread."""
         for _ in range(most):
             try:
                 task = self._waiting.pop()

@@ -1,5 +1,5 @@
 """The end of the engine's JVM. It ends by itself when its standard input closes: unless it is short of memory, and collects
-garbage all the time. Such a JVM would go on for ever, and take a core.
+garbage all the time. Such a JVM would never end, and take a core.
 """
 
 from __future__ import annotations

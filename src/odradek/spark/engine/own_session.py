@@ -27,9 +27,9 @@ def own_session(master: str) -> Iterator[dict[str, str]]:
     """Settings for a JVM that starts within the block. A master of a cluster has its own rules: nothing changes there.
 
     The driver of a local session, too, listens on a port, where it reads objects of Java. So it is a port of 127.0.0.1, unless
-    SPARK_LOCAL_IP says where, and those who connect must know a secret, which Spark makes. Spilled and shuffled rows are in a
-    directory for this user only, unless SPARK_LOCAL_DIRS says where: Spark's own place is open to all users. There Python's
-    workers have their sockets, too: over TCP each task waits 40 ms for an acknowledgement.
+    SPARK_LOCAL_IP is set, and clients must know a secret, which Spark makes. Spilled and shuffled rows are in a directory for
+    this user only, unless SPARK_LOCAL_DIRS is set: Spark's own directory is open to all users. There Python's workers have
+    their sockets, too: over TCP each task waits 40 ms for an acknowledgement.
     """
     if not is_local(master):
         yield {}

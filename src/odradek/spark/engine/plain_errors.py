@@ -1,7 +1,7 @@
 """Errors that a user reads: one line at the top of Spark's own error, in place of a Python traceback.
 
-PySpark sends an exception to Spark as text, with its traceback unless the environment says SPARK_HIDE_TRACEBACK, and then
-ends the process. Our own errors say what is wrong and what to do; where in Odradek that was noticed helps no one. Any other
+PySpark sends an exception to Spark as text, with its traceback unless the environment has SPARK_HIDE_TRACEBACK, and then
+ends the process. Our own errors explain what is wrong and what to do; where in Odradek that was noticed helps no one. Any other
 exception is a bug, and keeps its traceback.
 """
 

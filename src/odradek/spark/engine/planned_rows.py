@@ -45,7 +45,7 @@ class PlansRows(Protocol):
         """Returns the partitions of a batch."""
 
     def planned_rows(self, partitions: Sequence[InputPartition]) -> list[pa.RecordBatch] | None:
-        """Returns the rows of a batch that has one partition. None: tasks are to read it."""
+        """Returns the rows of a batch that has one partition. None: tasks must read it."""
 
 
 def answer_in_planner() -> None:

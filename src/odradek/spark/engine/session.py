@@ -1,6 +1,6 @@
 """Spark sessions: how each of ours begins, and what the rest of the house asks of Spark's JVM.
 
-Nothing outside of this room touches PySpark's bridge to Java, but for the doors of SQL, which run Java of their own.
+Nothing outside of this room touches PySpark's bridge to Java, except the doors of SQL, which run Java of their own.
 """
 
 from __future__ import annotations
@@ -127,11 +127,11 @@ def beside(spark: sql.SparkSession) -> sql.SparkSession:
     return other
 
 
-# -- what its log says
+# -- the lines of its log
 
 
 def keep_quiet(spark: sql.SparkSession) -> None:
-    """Silences loggers of Spark whose lines say nothing, or say again what our errors say in one line.
+    """Silences loggers of Spark whose lines are of no use, or repeat what our errors contain in one line.
 
     Spark warns of each name that a state does not have yet. It writes a stack trace of 50 lines for a query that is stopped
     while it writes a file, and twice 3 kB for a task that fails on a local master, whose reason the query's error names. All
@@ -195,7 +195,7 @@ def java_array(spark: sql.SparkSession, length: int) -> JavaObject:
 
 
 def is_jvm_gone(error: Exception) -> bool:
-    """Tells whether a call failed because the JVM is gone. A JVM that dies during a call leaves an empty reply, which py4j
+    """Tells whether a call failed because the JVM has ended. A JVM that dies during a call leaves an empty reply, which py4j
     calls an error of no kind, and without a trace.
     """
     if isinstance(error, py4j_protocol.Py4JNetworkError | ConnectionError | EOFError):

@@ -5,7 +5,7 @@ one for the first batch of each stateful operator. With fifty queries that is 4 
 are `PYSPARK_PYTHON -m MODULE`, and connect to a port that their environment names. So `PYSPARK_PYTHON` is a script
 here: asked for such a module, it sends its environment to this process, which runs the module on a thread. Asked for a daemon
 of workers, it has one forked from `warm_daemon.py`, and waits for its end. Whatever else it is asked for, or when these
-processes are gone, it becomes Python.
+processes have ended, it becomes Python.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """One process that plans and commits the writes of a session's queries, on threads.
 
 Spark (4.3) plans a write in one Python worker and commits it in another, and picks the worker that has been idle for longest.
-So a worker seldom meets the same sink twice in a row: it knows neither the sink's last batch nor what brokers said before,
-and it has connections of its own. Here all of them are threads of one process. `warm_daemon.py` forks it. Spark sees daemons as
-ever: each listens at a socket, and its workers say the number of the process that Spark started, which ends with the daemon.
+So a worker seldom meets the same sink twice in a row: it knows neither the sink's last batch nor earlier answers of brokers,
+and it has connections of its own. Here all of them are threads of one process. `warm_daemon.py` forks it. Spark sees ordinary
+daemons: each listens at a socket, and its workers report the id of the process that Spark started, which ends with the daemon.
 
 PySpark keeps the accumulators and broadcasts of a worker in two dictionaries of its process: each thread has its own. Where
 PySpark differs from what is known, or where Spark wants something of a process alone, such as a limit of its memory, a daemon

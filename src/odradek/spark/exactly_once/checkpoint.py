@@ -80,7 +80,7 @@ def batch_input(checkpoint: str, batch: int) -> BatchInput:
 
 
 def _ends_of(batch: int, ends: list[_SourceEnd]) -> list[object]:
-    """The first batch begins where its end says; later ones begin where the batch before ended."""
+    """Returns ends, with beginnings for the first batch only: later batches begin where the batch before ended."""
     return [_without_beginnings(source.offset) if batch else source.offset for source in ends]
 
 

@@ -1,9 +1,9 @@
 """The decisions of a sink, and their form: committed offsets of the sink's own group.
 
 A decision names the transactions of one batch. Once it is committed, the batch is part of the output, and a writer that comes
-next rolls it forward; before that, nothing of the batch counts. It lies in the metadata of offsets of the group
+next rolls it forward; before that, nothing of the batch counts. It is in the metadata of offsets of the group
 `__odradek_sink.<sink id>` on the topic `__odradek_sink_decisions`, which never holds a record: partition 0 has the
-decision and the first transactions, the next ones have more of them, the last one says that all of them are committed.
+decision and the first transactions, the next ones have more of them, the last one marks that all of them are committed.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 both on threads of one process (`engine/write_drivers.py`); elsewhere only the tasks' results travel between the two. So a
 task's result holds what `begin` found out.
 
-**Why a transaction may be aborted.** Nothing but the fence orders two drivers, and a process may stand still between any two
+**Why a transaction may be aborted.** Nothing but the fence orders two drivers, and a process may stop between any two
 lines. So open transactions are listed first; then the driver is fenced, by which all who could decide them are shut out; then
 the last decision is read and carried out; and only then what was listed is aborted, by its very producer id and epoch. What a
 newer driver's tasks write meanwhile has other ones.
@@ -96,9 +96,9 @@ _memories: Final[dict[tuple[str, str], DriverMemory]] = {}
 
 class SinkDriver:
     """The driver's half of an exactly-once sink, one for each sink and process. With `failing_on_loss=False`, a batch that
-    is lost is logged, and the query goes on.
+    is lost is logged, and the query continues.
 
-    `transaction_timeout_s` is that of the tasks' transactions. `later` receives work that nothing waits for; without it,
+    `transaction_timeout_s` is the timeout of the tasks' transactions. `later` receives work that nothing waits for; without it,
     that work is done at once."""
 
     def __init__(
@@ -153,7 +153,7 @@ class SinkDriver:
     ) -> None:
         """Commits the decision: the batch is part of the output.
 
-        `progress` are offsets to commit with it, by group. Those of topics that were deleted meanwhile are left out.
+        `progress` are offsets to commit with it, by group. Offsets of topics that were deleted meanwhile are left out.
 
         ProducerFencedError: another driver uses the sink id. ConfigError: the batch cannot be decided. After any other
         error the decision may have been taken: the next `begin` finds out.
@@ -352,7 +352,7 @@ class SinkDriver:
 
 
 def last_decision(admin: Admin, sink_id: str, *, require_stable: bool = True) -> Decision | None:
-    """Returns the last decision of a sink. It waits for a decision that is being committed, if it is to be stable."""
+    """Returns the last decision of a sink. With `require_stable` it waits for a decision that is being committed."""
     committed = admin.list_group_offsets(group_of(sink_id), _DECISIONS, require_stable=require_stable)
     return decision_in(sink_id, committed)
 

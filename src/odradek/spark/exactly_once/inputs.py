@@ -1,4 +1,4 @@
-"""Input offsets in a decision: which of them the sink's cluster can hold, and whether a query goes on where they end."""
+"""Input offsets in a decision: which of them the sink's cluster can hold, and whether a query continues where they end."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def check_repeated(name: BatchName, decided: Decision, read: BatchInput, ends_at
     """Raises ConfigError when a batch that is in the output by its number has read what is not, or may have.
 
     That is so after a checkpoint was restored from a backup, and Spark cuts the batches since then otherwise. `ends_at`: the
-    input offsets of the decision. It has the fingerprint of its own batch only, so what an earlier batch has read must lie
+    input offsets of the decision. It has the fingerprint of its own batch only, so what an earlier batch has read must be
     below these offsets: where there are none, as for files and topics of another cluster, no one can tell.
     """
     is_last = decided.batch == name.batch

@@ -1,4 +1,4 @@
-"""Decides whether a task's batch is to be written. Pure."""
+"""Decides whether a task's batch must be written. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_written(name: BatchName, decided: Decision | None, sink_id: str, *, takin
     """Tells whether the batch is part of the output already.
 
     ConfigError when the decision before it does not lead to it, so that writing it could double or lose rows;
-    `taking_over` says that the user knows.
+    `taking_over`: the user accepts that.
     """
     if decided is not None and (decided.query, decided.is_keyed) == (name.query, name.is_keyed):
         if decided.batch >= name.batch:

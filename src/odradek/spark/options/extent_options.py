@@ -1,4 +1,4 @@
-"""Parses the options that say where a read starts and ends."""
+"""Parses the options that define where a read starts and ends."""
 
 from __future__ import annotations
 

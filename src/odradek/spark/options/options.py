@@ -134,7 +134,7 @@ class WriteOptions:
 
 
 def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
-    """Checks the options of a read; ConfigError says which one is wrong and what would be right."""
+    """Checks the options of a read; ConfigError names the wrong one and what would be right."""
     parsed = parsed_options(options, use)
     return ReadOptions(
         client=parsed.client,

@@ -54,7 +54,7 @@ class Catalog(Protocol):
         """Returns the next offset of each partition that a group has committed; others are left out. Waits for open
         transactions.
 
-        What the group has committed for topics with other ids than `topic_ids` says is left out, too.
+        What the group has committed for topics with other ids than in `topic_ids` is left out, too.
         """
 
 

@@ -44,10 +44,10 @@ def read_ranges(
     schema: pa.Schema,
     keys: frozenset[bytes] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the records of ranges as batches of `schema`; with `keys`, only those of these keys.
+    """Yields the records of ranges as batches of `schema`; with `keys`, only records with these keys.
 
     Each range is of another partition, and its records come in order. Records that the log no longer holds are reported as
-    `failOnDataLoss` says. TimedOutError when no record came for `kafkaConsumer.pollTimeoutMs`.
+    `failOnDataLoss` demands. TimedOutError when no record came for `kafkaConsumer.pollTimeoutMs`.
     """
     yield from decoded(fetched(extents, options), options, schema, keys)
 
@@ -69,7 +69,7 @@ def decoded(
 def fetched(
     extents: Sequence[OffsetRange], options: ReadOptions
 ) -> Generator[tuple[TopicPartition, pa.RecordBatch]]:
-    """Yields the records of ranges, not decoded, in batches of one partition. Its errors are those of `read_ranges`."""
+    """Yields the records of ranges, not decoded, in batches of one partition. Raises the same errors as `read_ranges`."""
     with reading(options.client, max(extent.size for extent in extents)) as consumer:
         yield from _Reading(consumer, extents, options, SystemClock()).records()
 
@@ -86,7 +86,7 @@ def pieces(rows: pa.RecordBatch, bytes_max: int = PIECE_BYTES) -> Iterator[pa.Re
 
 
 class _Reading:
-    """Ranges that one consumer reads, and where each of them stands."""
+    """Ranges that one consumer reads, and its position in each of them."""
 
     def __init__(
         self, consumer: Consumer, extents: Sequence[OffsetRange], options: ReadOptions, clock: Clock
@@ -144,7 +144,7 @@ class _Reading:
             self._left[extent.partition] = replace(extent, start=position)
 
     def _pass_gaps(self) -> None:
-        """Continues behind offsets that a log does not hold any more, once the loss has been reported."""
+        """Continues after offsets that a log does not hold any more, once the loss has been reported."""
         cluster = catalog(self._options.client)
         ids = cluster.topic_ids(sorted({partition.topic for partition in self._left}))
         earliest, latest = log_ranges(self._left, cluster)

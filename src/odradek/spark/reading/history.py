@@ -42,4 +42,4 @@ class History(Protocol):
     def read(
         self, share: Share, options: ReadOptions, schema: pa.Schema, keys: frozenset[bytes] | None
     ) -> Iterator[pa.RecordBatch]:
-        """Returns the records of a share as batches of `schema`; with `keys`, only those of these keys."""
+        """Returns the records of a share as batches of `schema`; with `keys`, only records with these keys."""

@@ -129,7 +129,7 @@ class EndsWatch:
     def wait(
         self, known: Offsets, timeout_s: float, shapes: Sequence[tuple[str, TopicShape]] = ()
     ) -> Offsets | None:
-        """Waits until one of these partitions ends elsewhere or is gone, one of these topics has another shape, no broker
+        """Waits until one of these partitions ends elsewhere or was deleted, one of these topics has another shape, no broker
         answers, or `timeout_s` is over.
 
         Returns the ends of the partitions, where a look that began after the wait has seen them, and the topics still had their
@@ -181,7 +181,7 @@ class EndsWatch:
         except (OdradekError, OSError) as error:
             log.debug(
                 "no broker says where topics end: %s", error
-            )  # each query asks itself, and says what is wrong
+            )  # each query asks itself, and reports what is wrong
             self._wake(all_waiting)
             return
         self._note(ends)

@@ -1,7 +1,7 @@
 """Spark's `hash` of keys, for columns: which task has a key is decided by it, in the source and in Spark alike.
 
-It is Murmur3 (x86, 32 bits) with the seed 42, but for the last bytes of a text, each of which counts as a word. A null leaves
-the hash as it is; a struct goes field by field.
+It is Murmur3 (x86, 32 bits) with the seed 42, except for the last bytes of a text, each of which counts as a word. A null
+leaves the hash as it is; a struct goes field by field.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _of_texts(column: pa.Array, state: Words) -> Words:
 def _of_short_texts(
     data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], state: Words
 ) -> Words:
-    """Takes one word of all texts that have so many at each step, then one of the last bytes of each."""
+    """Takes at each step one word of every text that still has one, then the last bytes of each, one by one."""
     hashed = state.copy()
     padded = np.concatenate((data, np.zeros(4, np.uint8)))
     words = lengths // 4

@@ -1,6 +1,6 @@
 """A source's offset: what Spark journals in its checkpoint, and the ranges to read that follow from two of them.
 
-The document is that of Spark's Kafka connector, `{"topic": {"0": 23, "1": 42}}`: for each partition the
+The document has the form of Spark's Kafka connector, `{"topic": {"0": 23, "1": 42}}`: for each partition the
 offset of the next record to read. So every tool that reads checkpoints or progress events for lag understands
 it.
 

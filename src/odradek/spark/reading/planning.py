@@ -61,7 +61,7 @@ def advance(start: Offsets, available: Offsets, limit: int | None) -> dict[Topic
 
 
 def _rotated(backlog: Offsets, start: Offsets, limit: int) -> Offsets:
-    """Returns the backlog; when not every partition can have a record, only that of the partitions whose turn it is."""
+    """Returns the backlog; when not every partition can have a record, only the backlog of the partitions whose turn it is."""
     waiting = sorted(partition for partition, size in backlog.items() if size > 0)
     if limit >= len(waiting):
         return backlog
@@ -140,7 +140,7 @@ def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
 
 
 def recreated_topics(known: TopicIds, present: TopicIds) -> list[str]:
-    """Returns the topics of `known` whose names other topics have now: no offset of them says anything any more."""
+    """Returns the topics of `known` whose names other topics have now: their offsets mean nothing any more."""
     return sorted(topic for topic, topic_id in known.items() if present.get(topic, topic_id) != topic_id)
 
 

@@ -90,7 +90,7 @@ class SharedFetches:
         """The time from which on batches of a topic are left to workers."""
 
     def records(self, extents: Sequence[OffsetRange], options: ReadOptions) -> Fetched | None:
-        """Returns the records of the ranges, in order of offsets in each partition, or None: a worker is to read them."""
+        """Returns the records of the ranges, in order of offsets in each partition, or None: a worker must read them."""
         client = frozenset(options.client.items())
         if not self._is_small(extents, client):
             return None

@@ -40,7 +40,7 @@ _ID_LOOKUPS_MAX: Final = 3
 
 
 def report_loss(losses: list[str], *, fail: bool) -> None:
-    """Raises OFFSET_OUT_OF_RANGE, or warns, about records that should have been read and are gone."""
+    """Raises OFFSET_OUT_OF_RANGE, or warns, about records that should have been read and no longer exist."""
     if not losses:
         return
     description = "records were lost before they were read: " + "; ".join(losses)
@@ -160,9 +160,9 @@ class StreamProgress:
     def latest(self, start: StreamOffset, limit: int | None, *, everything: bool = False) -> StreamOffset:
         """Returns the end of the next batch, or `start` itself when there is nothing to read.
 
-        `everything`: Spark asks for all there is, whatever minOffsetsPerTrigger says. The first batch of a query runs even
-        when it is empty; so its end always says where it began. After a look that has found nothing, the next one waits, if the
-        query may.
+        `everything`: Spark asks for all there is, whatever minOffsetsPerTrigger is. The first batch of a query runs even
+        when it is empty; so its end always shows where it began. After a look that has found nothing, the next one waits, if
+        the query may.
         """
         is_fresh = self._idle is not None and self._may_wait and self._share_look(self._idle, start)
         end = self._next_end(start, limit, everything=everything, is_fresh=is_fresh)
@@ -203,7 +203,7 @@ class StreamProgress:
     def _adopt(self, seen: Offsets, start: StreamOffset) -> bool:
         """Takes ends that the look of all queries has seen, of topics that are still the same.
 
-        Returns False where this source has to ask: topics that it reads may have come, or an end before `start` may be that of
+        Returns False where this source has to ask: topics that it reads may have come, or an end before `start` may come from
         a new leader that lags.
         """
         if self._options.archive is not None or not self._has_all_topics():
@@ -218,7 +218,7 @@ class StreamProgress:
         return True
 
     def _has_all_topics(self) -> bool:
-        """Tells whether all that is to be read was there at the last look-up, and no topics can come that a pattern matches."""
+        """Tells whether every topic to read existed at the last look-up, and no topics can come that a pattern matches."""
         topics = self._options.topics
         present = {partition.topic for partition in self._partitions}
         return (

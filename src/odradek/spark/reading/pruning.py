@@ -131,7 +131,7 @@ def _of_keys(
 
 
 def _since(whole: OffsetRange, first: int | None) -> OffsetRange:
-    if first is None:  # the partition went meanwhile: reading it says so
+    if first is None:  # the partition was deleted meanwhile: reading it raises an error
         return whole
     return _within(whole, whole.end if first == NO_SUCH_RECORD else max(first, whole.start), whole.end)
 
@@ -190,7 +190,7 @@ def _since_time(pruning: Pruning, condition: Filter) -> Pruning:
 
 
 def _values(condition: Filter) -> list[Any] | None:
-    """Returns the values of which the column must have one; None when the filter does not say so."""
+    """Returns the values of which the column must have one; None when the filter does not demand that."""
     if isinstance(condition, EqualTo | EqualNullSafe):
         return None if condition.value is None else [condition.value]
     return [value for value in condition.value if value is not None] if isinstance(condition, In) else None

@@ -55,7 +55,7 @@ _COLUMNS: Final = (*_DECODABLE, BinaryType)
 
 
 def read_ddl(projection: Projection, comment: str | None = None) -> str:
-    """Returns the schema of a read, for Spark to parse; `comment` is that of the first column, without quotes and
+    """Returns the schema of a read, for Spark to parse; `comment` is the first column's comment, without quotes and
     backslashes."""
     columns = [f"`{column}` {_column_type(projection, column)}" for column in projection.columns]
     if comment is not None:
@@ -127,7 +127,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 def can_be_planned(schema: StructType) -> bool:
     """Tells whether Spark takes rows of the schema from the process that plans (`engine/planned_rows.py`) as from a worker.
 
-    It compares the schema with that of the Arrow batches, which has no comments. It copies the rows, and fails at a null in an
+    It compares the schema with the Arrow batches' schema, which has no comments. It copies the rows, and fails at a null in an
     array of numbers.
     """
     return _can_be_copied(schema) and from_arrow_schema(arrow_schema(schema)) == schema

@@ -42,9 +42,9 @@ _HOPS: Final = 4
 class TaskRows:
     """How records become rows of tasks.
 
-    `records` is the schema in which they are read, `rows` that of the rows. `tasks` are Spark's names of the tasks, `source` is
-    the number of the source, `port` that of the input. `key` and `value` are the fields of bare keys and values; None: they are
-    structs as they are read.
+    `records` is the schema in which they are read, `rows` the schema of the rows. `tasks` are Spark's names of the tasks,
+    `source` is the source's number, `port` the input's. `key` and `value` are the fields of bare keys and values; None: they
+    are structs as they are read.
     """
 
     records: pa.Schema

@@ -1,7 +1,7 @@
 """Waiting for records within a trigger: a batch begins when they come, and not at the trigger after that.
 
 Spark asks for offsets at each trigger. With triggers half a second apart, a record waits a quarter of a second on average
-until one comes. With the option `triggerWaitMs`, a look that brings nothing new goes on looking for so long, which has to be
+until one comes. With the option `triggerWaitMs`, a look that brings nothing new continues for that time, which must be
 less than the interval: then triggers stay where they are, and a query that always has records to read has as many batches as
 before.
 
@@ -34,7 +34,7 @@ _SHAPES_EVERY_S: Final = 10.0
 
 
 class TriggerWait:
-    """The wait of one source, for its own records and those of other topics of its query.
+    """The wait of one source, for its own records and for records of other topics of its query.
 
     Spark asks the sources of a query one after another. So one of them waits for all, and the others do not wait. They may
     be in processes of their own: only the batches that the query begins show that they have records left from earlier ones.
@@ -83,8 +83,8 @@ class TriggerWait:
         return False
 
     def wait(self, source: object, ends: Offsets, shapes: Shapes) -> None:
-        """Returns soon after a partition of `ends`, or of the topics beside, ends elsewhere; after the wait; or when no broker
-        answers: the source then asks itself, and says what is wrong. Returns at once while another source has more to read.
+        """Returns soon after a partition of `ends`, or of the query's other topics, ends elsewhere; after the wait; or when no
+        broker answers: the source then asks itself, and reports what is wrong. Returns at once while another source has more.
         """
         may_be_behind, self._may_be_behind, self._expects_batch = self._may_be_behind, False, False
         deadline = self._clock.monotonic() + self._wait_s
@@ -114,7 +114,7 @@ class TriggerWait:
         return now + next_s < deadline
 
     def _partitions_beside(self) -> list[TopicPartition]:
-        """Returns the partitions of the topics beside."""
+        """Returns the partitions of the query's other topics."""
         now = self._clock.monotonic()
         if self._topics_beside and (self._shapes_at is None or now - self._shapes_at >= _SHAPES_EVERY_S):
             counts = self._catalog.partition_counts(self._topics_beside)

@@ -1,4 +1,4 @@
-"""The columns of a read: those of Spark's Kafka connector, with the same names, types and order."""
+"""The columns of a read: the same as in Spark's Kafka connector, with the same names, types and order."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class JsonValue(NamedTuple):
 
 
 def json_value(text: Column, kind: types.DataType, options: Mapping[str, str]) -> JsonValue:
-    """Returns the value of a text. `options`: those of Spark's JSON source. A text `null` is a null that is right."""
+    """Returns the value of a text. `options`: options of Spark's JSON source. A text `null` is a null that is right."""
     entries = types.MapType(types.StringType(), types.ArrayType(kind))
     schema = types.StructType().add(_OUTSIDE, entries).add(_CORRUPT, types.StringType())
     wrapped = sf.concat(sf.lit(f'{{"{_OUTSIDE}":{{"v":['), text, sf.lit(f'],"{_END}":[]}}}}'))

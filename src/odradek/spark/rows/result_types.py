@@ -70,7 +70,7 @@ class ResultType:
         try:
             return self.fitted(value)
         except ValueError:
-            return pa.array([value], self.kind)[0].as_py()  # what it said then
+            return pa.array([value], self.kind)[0].as_py()  # the result as it was then
 
 
 @cache
@@ -377,7 +377,7 @@ def _variants(value: object) -> object:
 
 
 def _named(values: tuple[object, ...], names: list[str]) -> dict[str, object]:
-    """Returns a tuple as a dict. A Row and a named tuple say the names of their fields; another one has them in their order."""
+    """Returns a tuple as a dict. A Row and a named tuple have field names; another tuple has the fields in their order."""
     own = getattr(values, "__fields__", None) or getattr(values, "_fields", None)
     if own is None and len(values) != len(names):
         raise ValueError(
@@ -404,7 +404,7 @@ def with_dicts(value: Any, kind: pa.DataType) -> object:
 
 
 def _strange_fields(value: Mapping[object, object], names: list[str]) -> str:
-    """Says why the fields of a dict are not those of a struct."""
+    """Returns why the fields of a dict are not the fields of a struct."""
     unknown = [str(name) for name in value if name not in names]
     missing = [name for name in names if name not in value]
     parts = []
@@ -418,7 +418,7 @@ def _strange_fields(value: Mapping[object, object], names: list[str]) -> str:
 
 
 def _within(convert: Fitter, value: object, *path: object) -> object:
-    """Returns the value of a part; the error says which part it is."""
+    """Returns the value of a part; the error names the part."""
     try:
         return convert(value)
     except ValueError as error:

@@ -61,7 +61,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFormat:
-    """The columns that a write takes from its rows, checked. `topic`, when set, is that of every row."""
+    """The columns that a write takes from its rows, checked. `topic`, when set, is the topic of every row."""
 
     topic: str | None
     columns: frozenset[str]

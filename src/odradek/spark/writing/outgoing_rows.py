@@ -176,7 +176,7 @@ def _pairs(headers: HeaderPairs) -> list[dict[str, str | bytes | None]]:
 
 
 def _marks(marks: Marks, numbers: Sequence[int]) -> pa.Array:
-    """Returns the marks of rows: all alike but for the last, the row's number."""
+    """Returns the marks of rows: all are equal except the last, the row's number."""
     count = len(numbers)
     pairs = marks.headers(numbers[0])
     alike = pa.array([value for _, value in pairs[:-1]], pa.binary())

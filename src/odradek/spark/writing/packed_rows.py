@@ -50,8 +50,8 @@ _OWN: Final = "option packedRows is of ours alone, and is set by a streams progr
 class PackedRows:
     """What a sink makes of packed rows.
 
-    `packed` is the schema of the rows that are packed, `computed` that of the rows that are made of them, `written` the same in
-    Spark's types, as JSON. `instructions`, `keep` and `outputs` are those of a `ColumnPlan`.
+    `packed` is the schema of the rows that are packed, `computed` the schema of the rows that are made of them, `written` the
+    same in Spark's types, as JSON. `instructions`, `keep` and `outputs` are fields of a `ColumnPlan`.
     """
 
     packed: pa.Schema

@@ -1,7 +1,7 @@
 """The way of traced rows through a sink, as spans: `batch` and `sink` (decision 0093).
 
 A row is traced if its column `headers` has a sampled `traceparent`. The record that is written gets the context of its sink
-span in place of it, so that the next consumer goes on from there. A task makes spans for `ROWS_MAX` rows at most; others keep
+span in place of it, so that the next consumer continues the trace. A task makes spans for `ROWS_MAX` rows at most; others keep
 their headers as they are. A task without a traced row imports no exporter and sends nothing.
 """
 

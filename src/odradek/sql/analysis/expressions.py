@@ -3,7 +3,7 @@
 - a comparison with null is false; what fails is null;
 - whole numbers divide to whole numbers, and by zero to null; doubles as in IEEE 754;
 - `+` puts texts together, and writes a null one as `null` (so does what ksqlDB compiles);
-- arrays count from 1, and from the end with negative numbers; what lies outside is null.
+- arrays count from 1, and from the end with negative numbers; an element outside is null.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ AggregateHook = Callable[[str, exp.Anonymous], TypedText]
 class ExpressionCompiler:
     """Compiles expressions to Spark SQL, with their types.
 
-    `replaced`: what whole expressions stand for after GROUP BY, by their canonical text; then no other column may be used.
+    `replaced`: the columns of whole expressions after GROUP BY, by their canonical text; then no other column may be used.
     `on_aggregate`: what a call of an aggregate function becomes; None: it is refused.
     """
 
@@ -91,7 +91,7 @@ class ExpressionCompiler:
             raise error.at(position_of(tree)) from None
 
     def as_type(self, tree: exp.Expr, wanted: SqlType, what: str) -> str:
-        """Returns the text of an expression that has to be of a type."""
+        """Returns the text of an expression that must be of a type."""
         typed = self.typed(tree)
         if common_type(typed.type, wanted) != wanted:
             raise SqlError(f"{what} has the type {typed.type}, and needs {wanted}", position_of(tree))
@@ -155,7 +155,7 @@ class ExpressionCompiler:
         return self._tested(_operand(self, tree.left), _operand(self, tree.right), _COMPARISONS[type(tree)])
 
     def _tested(self, left: _Operand, right: _Operand, sign: str) -> TypedText:
-        """Returns the comparison, which is false beside null and beside NaN."""
+        """Returns the comparison, which is false if a side is null or NaN."""
         return TypedText(f"coalesce({self._test(left, right, sign)}, false)", BOOLEAN)
 
     def _test(self, left: _Operand, right: _Operand, sign: str) -> str:
@@ -258,7 +258,7 @@ class ExpressionCompiler:
         return TypedText(f"({' or '.join(tests) or 'false'})", BOOLEAN)
 
     def like(self, tree: exp.Like, escape: str | None = None) -> TypedText:
-        """The result is null beside null, where ksqlDB's evaluation fails."""
+        """The result is null if a side is null, where ksqlDB's evaluation fails."""
         value = self.as_type(tree.this, STRING, "what stands before LIKE")
         pattern = tree.expression
         if isinstance(pattern, exp.Literal) and pattern.is_string:
@@ -429,7 +429,7 @@ class ExpressionCompiler:
         return TypedText(function.spark([argument.text for argument in arguments]), function.returns)
 
     def arguments(self, name: str, tree: exp.Anonymous) -> list[TypedText]:
-        """Types the arguments. Lambdas come last: the types of the other arguments define those of their variables."""
+        """Types the arguments. Lambdas come last: the types of the other arguments define their variables' types."""
         compiled: list[TypedText | None] = [
             None if isinstance(argument, exp.Lambda) else self._argument(argument)
             for argument in tree.expressions

@@ -1,4 +1,4 @@
-"""LIKE as a regular expression of Java: % is any text, _ is one sign, and what escapes makes its next sign stand for itself."""
+"""LIKE as a regular expression of Java: % is any text, _ is one sign, and after an escape the next sign is literal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of one list: those of IN, ARRAY and MAP, whose literals take the type of what is before them."""
+"""Values of one list, of IN, ARRAY and MAP, whose literals take the type of what is before them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def in_one_type(
 
 
 def beside(column: exp.Expr, trees: Sequence[exp.Expr]) -> Sequence[exp.Expr]:
-    """Returns the members of `column IN (…)`: beside ROWTIME and the bounds of windows, texts are times, as in comparisons."""
+    """Returns the members of `column IN (…)`: for ROWTIME and the bounds of windows, texts are times, as in comparisons."""
     if not isinstance(column, exp.Column) or column.name not in TIME_COLUMNS:
         return trees
     return [_moment(tree, position_of(column)) for tree in trees]

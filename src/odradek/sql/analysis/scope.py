@@ -1,4 +1,4 @@
-"""Which names an expression may use, and the columns of Spark behind them."""
+"""The names that an expression may use, and the columns of Spark that they refer to."""
 
 from __future__ import annotations
 

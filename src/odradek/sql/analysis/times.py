@@ -1,4 +1,4 @@
-"""Times that are written as text beside ROWTIME, WINDOWSTART and WINDOWEND."""
+"""Times that are written as text and compared with ROWTIME, WINDOWSTART and WINDOWEND."""
 
 from __future__ import annotations
 

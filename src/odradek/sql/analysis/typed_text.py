@@ -82,7 +82,7 @@ def _decimal_arithmetic(sign: str, left: TypedText, right: TypedText) -> TypedTe
 
 
 def _decimal_result(sign: str, left: SqlType, right: SqlType) -> SqlType:
-    """Returns the type of a result by ksqlDB's rules, which are those of SQL Server."""
+    """Returns the type of a result by ksqlDB's rules, which it has from SQL Server."""
     whole = max(left.precision - left.scale, right.precision - right.scale)
     scale = max(left.scale, right.scale)
     match sign:

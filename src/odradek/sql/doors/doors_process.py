@@ -1,4 +1,4 @@
-"""The process behind the doors: `python -m odradek.sql.doors.doors_process DESCRIPTOR`. One JVM, with one door or both.
+"""The process that serves the doors: `python -m odradek.sql.doors.doors_process DESCRIPTOR`. One JVM, with one door or both.
 
 Its catalog is Spark's own, in memory: each stream and table of the server is a table `USING odradek_sql`, which all sessions
 see. The sessions of clients are read only (`ReadOnly.java`); the tables are made in the one session that is not.

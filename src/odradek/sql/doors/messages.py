@@ -11,7 +11,7 @@ from odradek.sql.metastore.catalog import Source
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenDoors:
     """The message that opens the doors. Ports are on 127.0.0.1: None for a door that stays shut, 0 for any port. `options`
-    are those of `format("odradek")`."""
+    are options of `format("odradek")`."""
 
     connect: int | None
     jdbc: int | None

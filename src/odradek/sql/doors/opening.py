@@ -52,8 +52,8 @@ _PASSED_PREFIXES: Final = (
 
 
 def _environment(ours: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variables that Java, Python, Spark and Kerberos need. Others may hold passwords, which are of no use
-    behind the doors.
+    """Returns the variables that Java, Python, Spark and Kerberos need. Others may hold passwords, which the
+    process does not need.
     """
     return {
         name: value for name, value in ours.items() if name in _PASSED or name.startswith(_PASSED_PREFIXES)

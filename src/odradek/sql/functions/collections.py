@@ -1,6 +1,6 @@
 """ARRAY and MAP: what is in them, sets, sorting, and functions of a lambda.
 
-Names that begin with __ belong to the lambdas that are written here; those of a statement never do.
+Names that begin with __ belong to the lambdas that are written here; a statement's names never do.
 """
 
 from __future__ import annotations

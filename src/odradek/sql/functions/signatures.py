@@ -1,8 +1,8 @@
 """Signatures of functions: `ARRAY<T> array, T value -> BOOLEAN`, and how the types of a call fit them.
 
-In a signature a type is one of SQL, or a letter that stands for a type of the call:
+In a signature a type is one of SQL, or a letter, a variable for a type of the call:
 
-- `T`, `U`, `K`, `V`: any type, the same wherever the letter stands (numbers may widen to a common one);
+- `T`, `U`, `K`, `V`: any type, the same wherever the letter occurs (numbers may widen to a common one);
 - `P`: any but ARRAY, MAP and STRUCT; `DEC`: a DECIMAL with whatever precision and scale;
 - `LAMBDA<T, U>`: a function of T that gives U; `UNIT`: a unit of time, such as DAYS; `...` after the last: any number of them.
 """
@@ -49,8 +49,8 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """The types of a function's parameters and result. `returns` is a pattern, whose letters stand for the types that the
-    call has bound."""
+    """The types of a function's parameters and result. `returns` is a pattern, whose letters are replaced by the types
+    that the call has bound."""
 
     parameters: tuple[Parameter, ...]
     returns: SqlType
@@ -131,7 +131,7 @@ def fit(wanted: Signature, kinds: Sequence[SqlType]) -> Fit | None:
 
 
 def _bind(pattern: SqlType, kind: SqlType, bindings: Bindings) -> int | None:
-    """Remembers what letters stand for. Returns how far numbers must widen; None when it cannot be."""
+    """Binds letters to types. Returns how far numbers must widen; None when they cannot."""
     if pattern.kind.startswith("?"):
         return _bind_letter(pattern.kind[1:], kind, bindings)
     if pattern.kind == "LAMBDA":
@@ -170,7 +170,7 @@ def _target(pattern: SqlType, kind: SqlType, bindings: Bindings) -> SqlType:
 
 
 def substituted(pattern: SqlType, bindings: Bindings) -> SqlType:
-    """Returns the type with what its letters stand for; NULL where nothing is known."""
+    """Returns the type with its letters replaced by the bound types; NULL for an unbound letter."""
     if pattern.kind.startswith("?"):
         return bindings.get(pattern.kind[1:], NULL)
     if pattern.parts or pattern.fields:
@@ -210,7 +210,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overload:
-    """One signature of a scalar function, with its Spark SQL. `result` computes the result's type from those of the call
+    """One signature of a scalar function, with its Spark SQL. `result` computes the result's type from the call's types
     where the signature cannot express it."""
 
     signature: Signature

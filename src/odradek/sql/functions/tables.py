@@ -63,7 +63,7 @@ class TableDefinition:
 
 
 def _cube(call: Call) -> str:
-    """Returns each combination of values and nulls. The bits of a number say which values stay."""
+    """Returns each combination of values and nulls. The bits of a number select the values that stay."""
     (columns,) = call.texts
     is_grouped = f"bit_get(__mask, array_size({columns}) - 1 - __index) = 1"
     masks = (

@@ -1,6 +1,6 @@
 """Dates, times of day and timestamps. Everything is in UTC unless a zone is named.
 
-Patterns are those of Java's DateTimeFormatter. Spark formats with the letters it has; `python/java_time.py` parses, and
+Patterns follow Java's DateTimeFormatter. Spark formats with the letters it has; `python/java_time.py` parses, and
 formats with zones.
 """
 

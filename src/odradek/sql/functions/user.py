@@ -95,7 +95,7 @@ _BUILTINS: Final = {name: value for name, value in vars(builtins).items() if nam
 
 
 def check(name: str, code: str) -> None:
-    """Raises SqlError for code that is no Python, and for what it may not do. Lines are those of the code."""
+    """Raises SqlError for code that is no Python, and for what it may not do. Lines are lines of the code."""
     for node in ast.walk(_tree(name, code)):
         match node:
             case ast.Import(names=names):
@@ -165,7 +165,7 @@ class UserCode:
     def _run(self, scope: dict[str, Any]) -> None:
         try:
             exec(compile(self._code, f"<{self._name}>", "exec"), scope)  # a user's function
-        except Exception as error:  # noqa: BLE001 - whatever the user's code does wrong is said to the user
+        except Exception as error:  # noqa: BLE001 - whatever the user's code does wrong is reported to the user
             raise SqlError(
                 f"Function {self._name}: its code fails: {type(error).__name__}: {error}"
             ) from None
@@ -219,7 +219,7 @@ def user_function(
     """Returns the definition for a library, and what a Spark session registers for it.
 
     `allowed`: the server's setting. SqlError: not allowed; code that is no Python, does what it may not, or does not
-    define what it must; other parameters than the statement says.
+    define what it must; other parameters than in the statement.
     """
     if not allowed:
         raise SqlError(

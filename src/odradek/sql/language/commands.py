@@ -1,4 +1,4 @@
-"""Statements that ask, or say what happens to what is there: SHOW, DESCRIBE, EXPLAIN, PRINT, SET, TERMINATE and others."""
+"""Statements that ask, or that act on what exists: SHOW, DESCRIBE, EXPLAIN, PRINT, SET, TERMINATE and others."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """ksqlDB's tokens and expressions, as a dialect of sqlglot.
 
 Calls of functions stay as they are written (`exp.Anonymous`): what they mean is decided by the table of functions.
-Names in a tree are as they are kept; each has the place where it stands.
+Names in a tree are as they are kept; each has its position in the text.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Ksql(Dialect):
             return _with_written_names(tree)
 
         def _negate_range(self, this: exp.Expr | None = None) -> exp.Expr | None:
-            """Turns NOT LIKE into a NOT, as for NOT IN and NOT BETWEEN; sqlglot would note it in the LIKE."""
+            """Turns NOT LIKE into a NOT, as for NOT IN and NOT BETWEEN; sqlglot would note it in its node for LIKE."""
             return this and self.expression(exp.Not(this=this))
 
         def _parse_types(self, *_: object, **__: object) -> exp.Expr | None:

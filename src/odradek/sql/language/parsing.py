@@ -24,7 +24,7 @@ _BEGINNINGS: Final = {**DEFINITIONS, **COMMANDS}
 
 
 def parse(text: str, variables: Mapping[str, str] | None = None) -> list[Statement]:
-    """Returns the statements of a text. `variables`: what `${name}` stands for; DEFINE and UNDEFINE in the text change that
+    """Returns the statements of a text. `variables`: the values of `${name}`; DEFINE and UNDEFINE in the text change them
     for what follows. None: they are replaced already, and what looks like one is part of a value. Raises SqlError for the
     first statement that is wrong."""
     known = {name.upper(): value for name, value in (variables or {}).items()}
@@ -66,7 +66,7 @@ def _split(text: str) -> Iterator[str]:
         ending = _ENDS.get(match[0], match[0])
         end = text.find(ending, index)
         if end < 0:
-            break  # the tokenizer says what is open
+            break  # the tokenizer reports what is open
         index = end + len(ending)
     yield text[start:]
 

@@ -76,8 +76,8 @@ Relation: TypeAlias = NamedRelation | SubqueryRelation | JoinRelation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowClause:
-    """The WINDOW clause of a query. `size_ms` is the size, or the gap of a session; `advance_ms` that of hopping windows.
-    Times that the clause leaves out are None."""
+    """The WINDOW clause of a query. `size_ms` is the size, or the gap of a session; `advance_ms` the advance of
+    hopping windows. Times that the clause leaves out are None."""
 
     kind: Literal["tumbling", "hopping", "session"]
     size_ms: int
@@ -90,7 +90,7 @@ class WindowClause:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
     """A query as it is written. With `emit` None it is a pull query, or a persistent query, which emits changes.
-    `subqueries` are those of WHERE, by `subquery_of`."""
+    `subqueries` are WHERE's subqueries, by `subquery_of`."""
 
     select: tuple[SelectExpression | SelectStar, ...]
     relation: Relation

@@ -1,5 +1,5 @@
-"""Statements whose text says all that it means: a CREATE with columns that a schema has, and ids of schemas; names and
-properties as they are written.
+"""Completes the texts of statements: a CREATE gets the columns and the id of its schema, and names and properties stay as they
+are written.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def with_columns(text: str, columns: Sequence[str]) -> str:
 
 
 def with_default_formats(statement: T, properties: Mapping[str, str]) -> T | CreateSource:
-    """Returns a CREATE whose WITH names no format, with those of the properties `ksql.persistence.default.format.…`."""
+    """Returns a CREATE whose WITH names no format, with the formats of the properties `ksql.persistence.default.format.…`."""
     if not isinstance(statement, CreateSource):
         return statement
     written = {name for name, _ in statement.properties}

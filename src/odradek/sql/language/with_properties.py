@@ -222,7 +222,7 @@ def checked_with(
     hint: str | None = None,
     known_elsewhere: Iterable[str] = (),
 ) -> GivenOptions:
-    """Returns what WITH says. Raises SqlError for a property that the statement does not have, and for a wrong value.
+    """Returns the properties of WITH. Raises SqlError for a property that the statement does not have, and for a wrong value.
 
     `hint`: what to write in place of an unknown property. `known_elsewhere`: names that a misspelt one may mean, too.
     """

@@ -162,7 +162,7 @@ def _nothing() -> Mapping[str, Never]:
 class SqlCatalog:
     """The catalog: sources, types, functions and queries.
 
-    `functions`: those of SQL, and those that users made. `allows_python`: they may make some.
+    `functions`: SQL's own, and functions of users. `allows_python`: users may make some.
     """
 
     sources: Mapping[str, SqlSource] = field(default_factory=_nothing)

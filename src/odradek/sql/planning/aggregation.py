@@ -31,7 +31,7 @@ class SqlAggregation:
         return f"SqlAggregation({'; '.join(calls + [repr(definition) for definition in of_users])})"
 
     def __getstate__(self) -> tuple[tuple[AggregateCall, ...], list[Definition]]:
-        """Tasks have the functions of SQL themselves: those of users travel."""
+        """Tasks have the functions of SQL themselves: only users' functions travel."""
         called = {call.name: self._functions.definition(call.name) for call in self._calls}
         return self._calls, [definition for definition in called.values() if definition.category == "USER"]
 

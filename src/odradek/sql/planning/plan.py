@@ -67,7 +67,7 @@ class Plan:
 
     @property
     def columns(self) -> tuple[SqlColumn, ...]:
-        """The columns of the result. In a SELECT, those of the key are among those of the value."""
+        """The columns of the result. In a SELECT, the key's columns are among the value's."""
         if self.sink is not None:
             return self.query.columns
         keys = [name for name in self.query.selected_key if name is not None]
@@ -89,7 +89,7 @@ class Plan:
         return None if self.sink is None else self.sink.topic
 
     def sink_formats(self) -> tuple[RecordFormat, RecordFormat]:
-        """Returns the formats in which records are written: key and value. The columns are those of the frame at the end."""
+        """Returns the formats in which records are written: key and value. The columns are the final frame's columns."""
         assert self.sink is not None
         return (
             record_format(self.sink.key_format, self.key, is_key=True, window=self.window),
@@ -139,13 +139,13 @@ def plan(catalog: SqlCatalog, statement: Statement, planned: PlannedSteps | None
 
 
 def planned_kind(catalog: SqlCatalog, query: Query, name: str) -> SourceKind:
-    """Returns the kind of source that a persistent query makes. `name` is that of the source."""
+    """Returns the kind of source that a persistent query makes. `name` is the source's name."""
     planned = QueryPlanner(catalog, query, PlannedSteps(), needs_key=True, sink=name).plan()
     return "table" if planned.is_table else "stream"
 
 
 def select_plan(catalog: SqlCatalog, query: Query, steps: PlannedSteps | None = None) -> Plan:
-    """Plans a push query: all of its columns are in the value, also those of the key."""
+    """Plans a push query: all of its columns are in the value, also the key's columns."""
     planned = QueryPlanner(catalog, query, steps or PlannedSteps(), needs_key=False).plan()
     return Plan(query=planned, key=planned.key, value=planned.value, sink=None, limit=query.limit)
 
@@ -303,7 +303,7 @@ def formats_of(
     *,
     has_key: bool,
 ) -> tuple[FormatInfo, FormatInfo]:
-    """Formats of key and value: what WITH says, else the defaults."""
+    """Returns the formats of key and value: the ones in WITH, else the defaults."""
     both = properties.text("FORMAT")
     key_name, value_name = properties.text("KEY_FORMAT"), properties.text("VALUE_FORMAT")
     if both is not None and (key_name is not None or value_name is not None):
@@ -404,7 +404,7 @@ def explain(plan: Plan) -> str:
 
 
 def explained_plan(catalog: SqlCatalog, statement: Statement) -> Plan:
-    """Returns the plan of a statement that EXPLAIN names. SqlError as of `plan`: its hint says which operators are fine,
+    """Returns the plan of a statement that EXPLAIN names. SqlError as of `plan`: its hint names the accepted operators,
     too."""
     planned = PlannedSteps()
     try:

@@ -78,7 +78,7 @@ class _Item:
 
 
 class QueryPlanner:
-    """Plans one query. With `needs_key` the result is stored, so its key has to be selected."""
+    """Plans one query. With `needs_key` the result is stored, so its key must be selected."""
 
     def __init__(
         self, catalog: SqlCatalog, query: Query, planned: PlannedSteps, *, needs_key: bool, sink: str = ""
@@ -227,7 +227,7 @@ class QueryPlanner:
             yield _Item(name=name, tree=tree, position=star.position, is_written=False)
 
     def _natural_name(self, tree: exp.Expr, shape: RelationShape, taken: set[str]) -> str | None:
-        """Returns ksqlDB's name: that of the column or field, with the source's name where several sources have it."""
+        """Returns ksqlDB's name: the column's or field's name, with the source's name where several sources have it."""
         if isinstance(tree, exp.Column):
             if tree.table and shape.is_join and shape.scope.is_clashing(tree.name):
                 return f"{tree.table}_{tree.name}"

@@ -13,7 +13,7 @@ from odradek.values.types import SqlType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyColumn:
-    """A column of a relation's key. `texts` are the columns of the frame that hold it: one of them has to be selected, and
+    """A column of a relation's key. `texts` are the columns of the frame that hold it: one of them must be selected, and
     the first that is becomes the key."""
 
     name: str

@@ -1,6 +1,6 @@
 """The steps of a query, its logical plan: values, which `building.py` turns into operators of `odradek.streams`.
 
-Columns are those of Spark. The key of every frame has the columns `key_0`, `key_1` …, and `window_start`, `window_end` if it
+Columns are Spark's columns. The key of every frame has the columns `key_0`, `key_1` …, and `window_start`, `window_end` if it
 is windowed. The columns of a value are in upper case, so that none of them hides one of the key.
 """
 

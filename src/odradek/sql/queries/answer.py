@@ -33,7 +33,7 @@ class QueryAnswer:
     """The answer of a query: its columns, and its rows as they come.
 
     `query_id`: None of a pull query. `rows`: lists of rows, whose values are as JSON shows them; an empty list now and then
-    while there is nothing. `close` ends the query; it is called in any case. `ending`: what is said after the last row.
+    while there is nothing. `close` ends the query; it is called in any case. `ending`: the text after the last row.
     `is_short`: the rows are few, and come at once.
     """
 

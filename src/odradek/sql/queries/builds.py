@@ -48,7 +48,7 @@ def _may_name(text: str, name: str) -> bool:
 
 
 def program_name(name: str) -> str:
-    """Returns the name of a query's streams program, whose alphabet is narrower than that of SQL's names."""
+    """Returns the name of a query's streams program, whose alphabet is narrower than the alphabet of SQL's names."""
     if _PROGRAM_NAME.fullmatch(name):
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:16]

@@ -81,7 +81,7 @@ class MeasureQueries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopQuery:
-    """Ends a query of any kind. With `answers`, QueryHasStopped says when it writes nothing any more."""
+    """Ends a query of any kind. With `answers`, QueryHasStopped follows when it writes nothing any more."""
 
     query_id: str
     answers: bool = False
@@ -158,13 +158,13 @@ def framed(message: object) -> bytes:
 def _unpickled(query_id: bytes, content: bytes) -> object:
     try:
         return pickle.loads(content)
-    except Exception as error:  # noqa: BLE001 - objects of the query say how they are unpickled
+    except Exception as error:  # noqa: BLE001 - objects of the query define how they are unpickled
         problem = " ".join(f"{type(error).__name__}: {text_of(error)}".split())
         return UnreadableMessage(query_id=query_id.decode("utf-8", "surrogatepass"), problem=problem)
 
 
 async def read_message(reader: asyncio.StreamReader) -> Any:
-    """Returns the next message, or UnreadableMessage. asyncio.IncompleteReadError when the other end is gone."""
+    """Returns the next message, or UnreadableMessage. asyncio.IncompleteReadError when the other end has closed."""
     id_bytes, content_bytes = _HEADER.unpack(await reader.readexactly(_HEADER.size))
     return _unpickled(await reader.readexactly(id_bytes), await reader.readexactly(content_bytes))
 
@@ -181,7 +181,7 @@ class EngineChannel:
             self.connection.sendall(framed(message))
 
     def messages(self) -> Iterator[Any]:
-        """Yields messages until the server is gone; UnreadableMessage in place of a message that cannot be unpickled."""
+        """Yields messages until the server ends; UnreadableMessage in place of a message that cannot be unpickled."""
         with self.connection.makefile("rb") as stream:
             while len(header := stream.read(_HEADER.size)) == _HEADER.size:
                 id_bytes, content_bytes = _HEADER.unpack(header)

@@ -315,7 +315,7 @@ class SqlEngine:
                 return  # it was stopped meanwhile
         try:
             content = framed(order)
-        except Exception as error:  # noqa: BLE001 - objects of the query say how they are pickled
+        except Exception as error:  # noqa: BLE001 - objects of the query define how they are pickled
             reason = " ".join(text_of(error).split())
             raise EngineFailed(f"the query cannot be sent to its engine: {reason}") from None
         self._writer.write(content)
@@ -385,7 +385,7 @@ class SqlEngine:
             self._has_stopped(query_id)
         elif query_id in self._pushes:
             self._receive_push(query_id, message)
-        elif query_id not in self._stopping:  # what its predecessor said before it ended is of no interest
+        elif query_id not in self._stopping:  # its predecessor's last messages are of no interest
             query = self.wanted.get(query_id)
             if query is not None and query.state != "PAUSED":
                 self._receive_persistent(query_id, query, message)

@@ -1,7 +1,7 @@
 """The process that runs queries: one JVM, one Spark session. `python -m odradek.sql.queries.engine_process DESCRIPTOR TASKS`.
 
-It is started with the first query that needs Spark. It knows nothing by itself: the server says what runs. When the server is
-gone it ends; when its JVM is gone it ends, too, and the server starts another one and says again what runs.
+It is started with the first query that needs Spark. It knows nothing by itself: the server orders what runs. It ends when the
+server ends; when its JVM dies it ends, too, and the server starts another one and repeats the orders.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ class _Running:
 
 @dataclass(slots=True)
 class EngineCore:
-    """Starts, watches and stops queries. Orders of one query are carried out in their order, and those of others beside them:
-    a start that waits for a broker is in the way of no other. Each thread that starts queries has a Spark session of its own,
+    """Starts, watches and stops queries. Orders of one query are carried out in their order, and orders of others in parallel:
+    a start that waits for a broker delays no other. Each thread that starts queries has a Spark session of its own,
     since settings and functions of a session change while a query starts (decision 0083).
     """
 
@@ -213,7 +213,7 @@ class EngineCore:
             order.name,
             servers=order.servers,
             options={**self._waiting, **order.options},
-            on_error="skip",  # as ksqlDB: a record that cannot be read is left out, and the log says which
+            on_error="skip",  # as ksqlDB: a record that cannot be read is left out and logged
             spark=spark,
             starting=order.starting,
         )
@@ -226,7 +226,7 @@ class EngineCore:
             order.query_id,
             servers=order.servers,
             options={**self._waiting, **order.options},
-            on_error="skip",  # as ksqlDB: a record that cannot be read is left out, and the log says which
+            on_error="skip",  # as ksqlDB: a record that cannot be read is left out and logged
             spark=spark,
             starting=order.starting,
         )

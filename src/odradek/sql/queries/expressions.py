@@ -1,7 +1,7 @@
 """Expressions that Python computes exactly as Spark would: columns, constants, comparisons, AND/OR/NOT, whole numbers.
 
-Everything else needs Spark (`NeedsSpark`). So a pull query by key, or a filter of a stream, is answered without a JVM, and it
-says the same as it would with one. A comparison with null is false, as ksqlDB has it, and so is one with NaN.
+Everything else needs Spark (`NeedsSpark`). So a pull query by key, or a filter of a stream, is answered without a JVM, and the
+result is the same as with one. A comparison with null is false, as ksqlDB has it, and so is one with NaN.
 """
 
 from __future__ import annotations

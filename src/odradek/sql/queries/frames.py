@@ -41,7 +41,7 @@ class RowFrame:
     def stretches(
         self, sizes: Sequence[int], values: Sequence[SqlValue], *, descending: bool
     ) -> list[Stretch]:
-        """Returns each row's frame in a partition. `sizes`: those of the groups of equal rows; `values`: the sort keys."""
+        """Returns each row's frame in a partition. `sizes`: the sizes of the groups of equal rows; `values`: the sort keys."""
         count = sum(sizes)
         if self.unit == "ROWS":
             firsts = [0 if self.start is None else row + int(self.start) for row in range(count)]

@@ -1,4 +1,4 @@
-"""Orders side by side: those of one query are carried out in their order, those of different queries at the same time."""
+"""Runs orders in parallel: one query's orders in their order, different queries' orders at the same time."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Lanes:
     def _run(self, job: _Job) -> None:
         try:
             job.work()
-        except Exception as error:  # noqa: BLE001 - the root of a thread: the jobs behind it go on
+        except Exception as error:  # noqa: BLE001 - the root of a thread: the next jobs must run
             _log.warning("sql_order_failed", reason=f"{type(error).__name__}: {error}")
         finally:
             for follower in self._ended(job):

@@ -1,6 +1,6 @@
 """Queries that one consumer answers: push queries over a stream or a table's changes, pull queries over a stream, PRINT.
 
-They see committed records only. A record that cannot be read is left out, and the log says which, as with ksqlDB.
+They see committed records only. A record that cannot be read is left out and logged, as with ksqlDB.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ async def printed(
     query_id: str,
     window: WindowInfo | None = None,
 ) -> QueryAnswer:
-    """Prints records of any kind as text, for PRINT. `window`: that of the topic's source; keys are then [key@start/end]."""
+    """Prints records of any kind as text, for PRINT. `window`: the source's window; keys are then [key@start/end]."""
     reading = await TopicReading.begin(
         servers, settings, statement.topic, earliest=statement.from_beginning, to_end=False
     )

@@ -19,7 +19,7 @@ _HEAD_BYTES: Final = 5
 
 
 class RecordCodec(Protocol):
-    """The bytes of a key or a value as values of columns, and back; `SqlRowCodec` says what values are like."""
+    """The bytes of a key or a value as values of columns, and back; `SqlRowCodec` documents the values."""
 
     @property
     def columns(self) -> tuple[tuple[str, SqlType], ...]: ...
@@ -57,7 +57,7 @@ class SchemaRowCodec:
                 try:
                     await asyncio.to_thread(registry.by_id, schema_id)
                 except UnknownSchemaId:
-                    continue  # decoding says of which record
+                    continue  # decoding reports which record
 
     def decode(self, data: bytes | None) -> list[Any] | None:
         if data is None:

@@ -19,8 +19,8 @@ _TRIES: Final = 5
 
 
 class EngineScratch:
-    """The directory of one engine. `parent` is the directory of all engines' directories, by default that of temporary
-    files."""
+    """The directory of one engine. `parent` is the directory of all engines' directories, by default the directory for
+    temporary files."""
 
     def __init__(self, parent: Path | None = None) -> None:
         """Removes the files of engines that ended without `close`."""
@@ -46,7 +46,7 @@ class EngineScratch:
 
 
 def remove_abandoned(parent: Path) -> list[Path]:
-    """Removes directories of engines that are gone; those are returned. Those of other users stay."""
+    """Removes and returns directories of engines that have ended. Other users' directories stay."""
     removed = []
     for path in sorted(parent.glob(f"{PREFIX}*")):
         try:

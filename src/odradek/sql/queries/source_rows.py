@@ -62,7 +62,7 @@ class SourceRows:
             await learn_all((self.keys, self.values), tuple(zip(*records, strict=True)) or ((), ()))
 
     def scope(self, alias: str, *, with_coordinates: bool) -> LocalScope:
-        """Returns the names of the columns. `with_coordinates`: partition and offset of the record, besides its timestamp."""
+        """Returns the names of the columns. `with_coordinates`: also the record's partition and offset."""
         columns: dict[str, SqlType] = {column.name: column.type for column in self.source.columns}
         if self.source.window is not None:
             columns |= {"WINDOWSTART": BIGINT, "WINDOWEND": BIGINT}
@@ -125,7 +125,7 @@ class SourceRows:
 
 
 def _named(role: str, codec: RecordCodec, data: bytes | None) -> list[SqlValue] | None:
-    """Returns the columns of a key or value; the error says which of them cannot be read."""
+    """Returns the columns of a key or value; the error names the one that cannot be read."""
     try:
         return codec.decode(data)
     except UnreadableRecord as error:
@@ -174,7 +174,7 @@ def selection(query: Query, rows: SourceRows, *, with_coordinates: bool) -> Loca
                 raise NeedsSpark
     names = [name for name, _, _ in selected]
     if len(set(names)) < len(names):
-        raise NeedsSpark  # the analysis says which
+        raise NeedsSpark  # the analysis reports which
     keys = _keys_of_pulled(query, rows.source)
     return LocalSelection(
         tuple(AnswerColumn(name=name, type=str(kind), is_key=name in keys) for name, kind, _ in selected),
@@ -185,7 +185,7 @@ def selection(query: Query, rows: SourceRows, *, with_coordinates: bool) -> Loca
 
 
 def _keys_of_pulled(query: Query, source: Source) -> set[str]:
-    """Returns the names that a header marks as keys: only those of a pull query over a table have one, as in ksqlDB."""
+    """Returns the names that a header marks as keys: only keys of a pull query over a table have one, as in ksqlDB."""
     if query.emit is not None or not source.is_table:
         return set()
     bounds = () if source.window is None else ("WINDOWSTART", "WINDOWEND")

@@ -35,7 +35,7 @@ _LINE_BYTES_MAX: Final = 4 << 20
 
 
 class SqlService(Protocol):
-    """The server behind the requests. Every method may raise an OdradekError, which the client receives."""
+    """The server that answers the requests. Every method may raise an OdradekError, which the client receives."""
 
     async def execute(
         self,

@@ -1,7 +1,7 @@
-"""Work on statements that runs beside the event loop: parsing, checks, plans. It is pure: it takes values and returns values.
+"""Work on statements that runs off the event loop: parsing, checks, plans. It is pure: it takes values and returns values.
 
 The cost of a text is linear in its length, but a text may be long. Threads give the interpreter up every few milliseconds,
-so the event loop goes on with other requests.
+so the event loop continues with other requests.
 """
 
 from __future__ import annotations

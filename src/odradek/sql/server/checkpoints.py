@@ -23,7 +23,7 @@ def _directory_name(query_id: str) -> str:
 class QueryCheckpoints:
     """The checkpoint directories of a service's queries.
 
-    `directory`: of a service. All that is in it may be lost, so what no query goes on with is removed.
+    `directory`: of a service. All that is in it may be lost, so a checkpoint that no query continues is removed.
     """
 
     directory: Path

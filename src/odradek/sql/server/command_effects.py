@@ -1,7 +1,7 @@
 """Applies commands: to the state, and then to what follows from it: queries in the engine, views, and the doors of Spark.
 
 A snapshot is another way to the same state, so what follows from it is computed by comparison: which queries the engine runs,
-and which it shall run.
+and which it should run.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ class ListeningSocket(socket.socket):
 
 
 class _Accepted(socket.socket):
-    """Says when it is closed."""
+    """Reports when it is closed."""
 
     def __init__(self, opened: socket.socket, peer: Peer, connections: SqlConnections) -> None:
         super().__init__(opened.family, opened.type, opened.proto, fileno=opened.detach())

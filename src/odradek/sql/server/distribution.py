@@ -88,7 +88,7 @@ class CommandDistribution:
         source, _ = altered(self._parts.catalog, statement)
         await self._parts.threads.run(
             apply, self._parts.catalog, statement, 0
-        )  # all that is wrong with it is said before topics are looked up
+        )  # all that is wrong with it is reported before topics are looked up
         rebuilding = await self._upgrades.rebuilding(statement, source)
         return await self.distribute(rebuilding, {**properties, "auto.offset.reset": "earliest"})
 
@@ -137,7 +137,7 @@ class CommandDistribution:
         upgrade = await self._upgrade(statement, first)
         if upgrade is not None:
             statement = upgrade.statement
-        complete = await parts.schemas.with_ids(statement, first)  # a refused schema leaves no topic behind
+        complete = await parts.schemas.with_ids(statement, first)  # a refused schema must leave no topic
         for source in _declared(first):
             await parts.topics.ensure_declared(source)
         starting: dict[str, dict[int, int]] = {}

@@ -118,8 +118,8 @@ def described_source(
     error_text: str = "",
     error_stats: Sequence[Entity] = (),
 ) -> Entity:
-    """Describes a source. `topic`: partitions and replicas; None: not extended. `statistics`: those of its records;
-    `error_text`, `error_stats`: those of records that were left out.
+    """Describes a source. `topic`: partitions and replicas; None: not extended. `statistics`: about its records;
+    `error_text`, `error_stats`: about records that were left out.
     """
 
     def queries(ids: Iterable[str]) -> list[Entity]:

@@ -199,7 +199,7 @@ def _header(scope: Scope, name: bytes) -> str:
 
 
 def _kind(scope: Scope) -> str:
-    """Requests of one kind keep those of another from nothing."""
+    """Returns the kind of a request. Requests of one kind do not hold up requests of another."""
     if scope["type"] == "http" and scope["method"] == "GET":
         return _QUESTION
     return _STREAMED if scope["path"] == _STREAMED else ""

@@ -1,4 +1,4 @@
-"""Properties that SET and requests have: those with an effect here, and those of ksqlDB that have none."""
+"""Properties that SET and requests have: ones with an effect here, and ksqlDB's properties that have none."""
 
 from __future__ import annotations
 

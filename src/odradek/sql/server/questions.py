@@ -25,7 +25,7 @@ Properties = Mapping[str, str]
 
 
 class Questions:
-    """Answers SHOW, DESCRIBE, EXPLAIN and the like from the catalog, the engine and the brokers."""
+    """Answers SHOW, DESCRIBE, EXPLAIN and similar statements from the catalog, the engine and the brokers."""
 
     def __init__(self, parts: ServerParts, archives: Archives, upgrades: Upgrades) -> None:
         self._parts = parts
@@ -203,7 +203,7 @@ class Questions:
 
 
 def _explained_archive(catalog: Catalog, statement: language.CreateArchive) -> Entity:
-    """Explains an archive; that of a query has the query's plan below the archive's."""
+    """Explains an archive; a query's archive has the query's plan below its own."""
     applied = apply(catalog, statement, 0)
     created = next((change for change in applied.changes if isinstance(change, changes.ArchiveCreated)), None)
     if created is None:

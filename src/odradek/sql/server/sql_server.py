@@ -298,7 +298,7 @@ class SqlServer:
         self._hosts.reported(message, self._clock.wall_ms())
 
     async def terminate(self, topics: object) -> list[dict[str, object]]:
-        """Ends all queries and drops all sources; the server goes on without them."""
+        """Ends all queries and drops all sources; the server continues without them."""
         statements = ending_statements(self.catalog, topics)
         return await self.execute("\n".join(statements), {}, {}, None) if statements else []
 

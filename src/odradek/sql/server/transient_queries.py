@@ -110,7 +110,7 @@ class TransientQueries:
         return await self._push(statement, properties)
 
     async def _with_members(self, query: Query) -> Query:
-        """Returns the query with what its subqueries say now in their place. SqlError when they say too much."""
+        """Returns the query with its subqueries replaced by their present results. SqlError when these are too large."""
         if query.where is None or not query.subqueries:
             return query
         members = []

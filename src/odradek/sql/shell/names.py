@@ -147,7 +147,7 @@ class KnownNames:
 
 
 def _source_before(text: str) -> str | None:
-    """Returns the source before the cursor, such as that of `orders.`."""
+    """Returns the source before the cursor, such as `orders` of `orders.`."""
     match = re.search(r"([A-Za-z_]\w*)\.\Z", text)
     return match[1].upper() if match else None
 

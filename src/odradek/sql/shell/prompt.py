@@ -39,7 +39,7 @@ class Prompt:
         history: Path | None,
         report: Callable[[OdradekError], None],
     ) -> None:
-        """`history`: a file; None: in memory. `report` says what is wrong with a statement."""
+        """`history`: a file; None: in memory. `report` shows what is wrong with a statement."""
         self._session = session
         self._names = names
         self._report = report

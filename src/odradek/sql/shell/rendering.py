@@ -135,7 +135,7 @@ def rendered(entity: Entity) -> Iterable[str | TextTable]:
 
 
 def _safe(value: object, name: str = "") -> Any:
-    """Returns the same value; its texts have neither controls nor, but for texts of several lines, line ends."""
+    """Returns the same value; its texts have no controls, and only texts of several lines have line ends."""
     if isinstance(value, str):
         lines = value.splitlines() if name in _OF_SEVERAL_LINES else [value]
         return "\n".join(map(safe_line, lines))

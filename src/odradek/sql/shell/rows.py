@@ -19,7 +19,7 @@ _GROWTH: Final = 4
 
 
 class RowLines(Protocol):
-    """The lines that show rows. `end` is called once, behind the last row."""
+    """The lines that show rows. `end` is called once, after the last row."""
 
     def batch(self, rows: Sequence[Sequence[object]]) -> Iterator[str]: ...
 

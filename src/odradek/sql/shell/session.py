@@ -1,4 +1,4 @@
-"""The shell without its prompt: runs statements one after another, keeps what SET and DEFINE say, and shows what comes."""
+"""The shell without its prompt: runs statements one after another, keeps the values of SET and DEFINE, and shows results."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ShellSession:
 
     `show(line)` prints a line of a result; `remark(line)` prints a sentence that is none, where `output` is for programs.
 
-    `width()` says how wide the terminal is. `waiting(what)` is entered while nothing can be shown yet: a statement runs, or no
+    `width()` returns the terminal's width. `waiting(what)` is entered while nothing can be shown yet: a statement runs, or no
     row has come. `history()` returns what was typed.
     """
 

@@ -1,4 +1,4 @@
-"""Arguments of a program, looked at as it is written: what is wrong is an error that says what to write.
+"""Arguments of a program, checked as it is written: a wrong one raises an error that names what to write.
 
 Without these checks, a wrong argument shows when the program runs, or never: a join of an unknown kind drops records.
 """

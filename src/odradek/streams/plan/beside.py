@@ -1,4 +1,4 @@
-"""The same program once more, beside the first: its own name, and topics of its own for what it writes."""
+"""A second copy of a program that runs next to the first: it has its own name, and writes to topics of its own."""
 
 from __future__ import annotations
 

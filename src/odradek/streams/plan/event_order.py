@@ -1,6 +1,6 @@
 """The order in which the effects of one record reach an operator along several ways, and which updates of a table it gets.
 
-The order is that of Kafka Streams: depth first, in the order in which a program makes its operators. Rows that go through a
+The order is Kafka Streams' own: depth first, in the order in which a program makes its operators. Rows that go through a
 repartition come after all others. Lookups see a table change at the moment when its store is written. Does not import Spark.
 """
 

@@ -1,7 +1,7 @@
 """Places the boxes of a picture: layers from top to bottom, few crossings, straight lines where there is room.
 
-The method is that of Sugiyama, Tagawa and Toda (1981): it puts nodes into layers by their longest way from the top, orders a
-layer by the mean position of neighbours, and then finds positions near those of neighbours that keep their distance.
+The method comes from Sugiyama, Tagawa and Toda (1981): it puts nodes into layers by their longest way from the top, orders a
+layer by the mean position of neighbours, and then finds positions near neighbours that keep their distance.
 """
 
 from __future__ import annotations

@@ -250,7 +250,7 @@ def _shown(value: object) -> str:
 
 
 def _instead(value: object) -> str:
-    """Says what to write in place of what is no expression."""
+    """Returns what to write in place of a value that is no expression."""
     if isinstance(value, type) or not callable(value):
         return ""
     return (

@@ -1,7 +1,7 @@
 """Which outputs of a program one query writes: those that name the same one; each of the others has a query of its own.
 
 A query has one output that needs all its state. The others turn off on the way there, at the last operator that they share with
-it, and need no more than operators without state after it: so nothing is computed twice.
+it, and need only operators without state after it: so nothing is computed twice.
 """
 
 from __future__ import annotations

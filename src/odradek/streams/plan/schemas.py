@@ -81,7 +81,7 @@ def is_bare(fields: Sequence[TypedField], role: str) -> bool:
 class TypedField(NamedTuple):
     """A field of a key or a value.
 
-    `ddl`: its type as text. `kind`: that of a `SqlType`; None for a type that only Spark has.
+    `ddl`: its type as text. `kind`: the kind of its `SqlType`; None for a type that only Spark has.
     """
 
     name: str

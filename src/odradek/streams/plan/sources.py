@@ -1,4 +1,4 @@
-"""The names of a query's sources in Spark's checkpoints: those of their topics, so that sources can come, go and move."""
+"""The names of a query's sources in Spark's checkpoints: their topics' names, so that sources can come, go and move."""
 
 from __future__ import annotations
 

@@ -256,7 +256,7 @@ class CogroupFold:
 
 
 class ByPort:
-    """Rows of several inputs for a processor of one: the payload says which input it is of."""
+    """Rows of several inputs for a processor of one: the payload names its input."""
 
     runs_user_code = True
 

@@ -1,6 +1,6 @@
 """Processors that take a batch as columns: the same updates as row by row, at the price of a row for each key.
 
-An operator that says only the latest update of each key needs to look up a key, add up its records, and write it once. A join
+An operator that emits only the latest update of each key needs to look up a key, add up its records, and write it once. A join
 with a table needs the rows of the table as they were at each record: few, taken many times. Whatever does not fit goes row by
 row: `columnar` answers None.
 """
@@ -88,7 +88,7 @@ def columnar(
     kinds: tuple[pa.DataType, ...],
 ) -> UpdateColumns | None:
     """Returns the processor's updates, if columns can express them. `old`: as in `task.latest_only`; None for every update.
-    `kinds`: the types of what it says. The state is not flushed.
+    `kinds`: the types of what it emits. The state is not flushed.
     """
     orders = lists_of_numbers(rows.orders)
     if orders is None or rows.timestamps.null_count:

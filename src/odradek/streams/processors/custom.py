@@ -172,8 +172,8 @@ def _returned(returned: Any, method: str) -> Iterable[Any]:
 
 
 class CustomProcessor:
-    """Runs a Processor. Payload: the value, or null. `outputs`: the name of each output, and that of its only column where it
-    has one bare value. Output: the value; of several outputs, the name of one, and a column for each. `key_type` and
+    """Runs a Processor. Payload: the value, or null. `outputs`: the name of each output, and the name of its only column
+    where it has one bare value. Output: the value; of several outputs, the name of one, and a column for each. `key_type` and
     `output_types`: what does not fit them fails.
     """
 
@@ -344,5 +344,5 @@ class CustomProcessor:
 
     @staticmethod
     def _fields(value: Any, bare: str | None) -> Any:
-        copied = deepcopy(value)  # what is said may be part of the state, which changes
+        copied = deepcopy(value)  # what is emitted may be part of the state, which changes
         return copied if bare is None or value is None else {bare: copied}

@@ -1,7 +1,7 @@
 """Foreign-key joins of tables, and their subscriptions: left rows refer to a key of the right table (KIP-213).
 
 A left row sends subscriptions to its old and to its new foreign key (`translation/join_operators.py`). The task of the foreign
-key stores them as `references`, beside the right row, and answers each.
+key stores them as `references`, next to the right row, and answers each.
 """
 
 from __future__ import annotations

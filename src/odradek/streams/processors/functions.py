@@ -35,7 +35,7 @@ class AggregateFunction(Generic[State]):
     """An aggregate function of SQL, over Python values.
 
     `add` and `remove` return the new state. `typed` is a function of Spark whose result has this one's type.
-    `arguments`: how many it adds up. `constants`: how many more come behind them, such as the k of top_k.
+    `arguments`: how many it adds up. `constants`: how many more follow them, such as the k of top_k.
     """
 
     start: Callable[[], State]

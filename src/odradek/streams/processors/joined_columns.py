@@ -162,7 +162,7 @@ def _updates_per_key(
 
 @dataclass(frozen=True, slots=True)
 class _TableSide:
-    """One of two tables: `rows` has what the state knows of each key, by its number, and behind that the batch's rows; so do
+    """One of two tables: `rows` has each key's row in the state, by the key's number, and then the batch's rows; so do
     `times` and `is_present`.
 
     `before` and `after`: for each row of the batch, in the order of groups, which of them its key has in this table then.

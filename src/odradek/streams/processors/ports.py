@@ -77,7 +77,7 @@ class TaskState(Protocol):
     def fire(self, key: Fields, time: int, timer: Callable[[], Iterable[UpdateRow]]) -> Iterable[UpdateRow]:
         """Runs the program's code for the key's `time` and returns what it emits. Any record, or none, may have moved time.
 
-        Where records that fail are left out: a timer that raises says nothing and changes nothing.
+        Where records that fail are left out: a timer that raises emits nothing and changes nothing.
         """
         ...
 
@@ -117,7 +117,7 @@ class WallClockProcessor(Protocol):
     """Has it? Spark then calls it without records, too."""
 
     def wall_clock_passed(self, state: TaskState) -> Iterable[UpdateRow]:
-        """Handles that the clock has gone on to `state.wall_clock`."""
+        """Handles that the clock has advanced to `state.wall_clock`."""
         ...
 
     def next_wall_clock(self, state: TaskState) -> int | None:

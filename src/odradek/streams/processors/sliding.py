@@ -32,7 +32,7 @@ class Sliding:
         return window[1] + self._grace_ms
 
     def retained_until(self, window: Window) -> int:
-        """A closed window still says what a new one begins with: a record that is not late reaches back by two sizes."""
+        """A closed window still determines what a new one begins with: a record that is not late reaches back by two sizes."""
         return window[1] + 2 * self._size_ms + self._grace_ms
 
 

@@ -225,7 +225,7 @@ class PagedStore:
         return page
 
     def _let_go(self) -> None:
-        """The page that has been at hand the longest."""
+        """Drops the page that has been in memory the longest."""
         number = next(iter(self._pages))
         if number in self._changed:
             self._write(number)

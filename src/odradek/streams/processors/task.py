@@ -231,10 +231,11 @@ def run_batch(
     wall_clock: int = 0,
     failures: FailedRows | None = None,
 ) -> Iterator[tuple[list[int], UpdateRow]]:
-    """Yields the processor's updates, each with its order: that of the row that caused it, and its number among the row's.
+    """Yields the processor's updates, each with its order: the order of the row that caused it, and its number among the
+    row's updates.
 
-    `wall_clock`: the time of day in milliseconds. What is due then comes before the rows. `failures` says how to handle rows
-    that code of the program's cannot handle, and timers. They change nothing of the state.
+    `wall_clock`: the time of day in milliseconds. What is due then comes before the rows. `failures` defines how to handle
+    rows that the program's code cannot handle, and timers. They change nothing of the state.
     """
     state = CachedState(store, wall_clock, failures)
     if isinstance(processor, WallClockProcessor):
@@ -315,8 +316,8 @@ def pass_time(
 
 
 class ScriptStep(NamedTuple):
-    """Something that a test does after the rows up to `number`: time goes on to `time_ms`, or, None, a batch ends.
-    `is_wall_clock`: only the clock goes on, and not stream time.
+    """Something that a test does after the rows up to `number`: time advances to `time_ms`, or, None, a batch ends.
+    `is_wall_clock`: only the clock advances, and not stream time.
     """
 
     number: int

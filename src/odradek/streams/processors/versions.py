@@ -1,4 +1,4 @@
-"""Versioned tables: a value of a key is true from its timestamp until that of the next one, whatever order they come in.
+"""Versioned tables: a key's value is valid from its timestamp until the next value's, in whatever order they arrive.
 
 A task keeps the versions in its state store. As in Kafka Streams (KIP-889, KIP-914, KIP-923): history is kept for a time; a
 record that is older changes nothing.

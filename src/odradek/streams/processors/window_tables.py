@@ -73,7 +73,7 @@ class WindowTableProcessor:
             yield UpdateRow(window, (value, row.payload), row.timestamp, row.headers)
 
     def _list(self, key: Fields, window: Fields, state: TaskState, *, is_there: bool) -> None:
-        """Adds the window to those of its key, or removes it."""
+        """Adds the window to its key's windows, or removes it."""
         listed: _Listed = state.get(_WINDOWS, key) or {}
         window_text = repr(tuple(window.values()))
         if is_there:

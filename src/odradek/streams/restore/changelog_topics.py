@@ -1,7 +1,7 @@
 """The names of changelog topics, and a sink's notes about those that its query left. Does not import Spark.
 
-A changelog is right up to a decision of its sink: that of the last batch that wrote to it. When a program begins with a new
-checkpoint and no longer has an operator, that operator's changelog stays behind. The sink's group notes the decision at which
+A changelog is right up to a decision of its sink: the last batch that wrote to it. When a program begins with a new
+checkpoint and no longer has an operator, that operator's changelog remains. The sink's group notes the decision at which
 that happened, as the metadata of an offset of the topic. An operator that comes back later would not know what came between.
 """
 
@@ -19,7 +19,7 @@ from odradek.streams.plan.queries import CHANGELOG_SUFFIX
 
 
 def changelogs_among(topics: Collection[str], sink_id: str) -> list[str]:
-    """Returns the changelogs of a sink, and perhaps those of another sink whose id begins with this one and a hyphen."""
+    """Returns the changelogs of a sink, and perhaps of another sink whose id begins with this one and a hyphen."""
     return sorted(
         name for name in topics if name.startswith(f"{sink_id}-") and name.endswith(CHANGELOG_SUFFIX)
     )
@@ -54,7 +54,7 @@ class AbandonedChangelogs:
         return note.get("driver") == list(decision.driver)
 
     def resume(self, topic: str) -> None:
-        """An operator goes on with the changelog."""
+        """Notes that an operator uses the changelog again."""
         if self._notes([topic]):
             self._admin.delete_group_offsets(self._group, [_partition_of(topic)])
 

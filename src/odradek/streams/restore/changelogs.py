@@ -50,7 +50,7 @@ _ROW: Final = StructType().add("key", BinaryType()).add("value", BinaryType())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateChangelog:
-    """The changelog of an operator, for its tasks. `options` are those of `format("odradek")`."""
+    """The changelog of an operator, for its tasks. `options` are options of `format("odradek")`."""
 
     options: Mapping[str, str] = field(repr=False)
     topic: str

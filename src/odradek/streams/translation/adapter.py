@@ -80,7 +80,7 @@ _HEADERS: Final = ArrayType(StructType().add("key", StringType()).add("value", B
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Port:
-    """One input: its rows with `__timestamp`, `__headers` and `__order`, and columns that say the key and the payload.
+    """One input: its rows with `__timestamp`, `__headers` and `__order`, and columns with the key and the payload.
 
     `everywhere`: every task gets all rows, whatever their keys. `turn`: which rows of one moment come first; None: by
     the ports.
@@ -118,8 +118,8 @@ class MapStore:
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """Handles a task's rows of a batch. `old`: the places of old values among the outputs; None to emit every update.
-    `schema`: of what is said.
+    """Handles a task's rows of a batch. `old`: the indexes of replaced values among the outputs; None to emit every update.
+    `schema`: the updates' schema.
     """
 
     processor: KeyedProcessor
@@ -162,7 +162,7 @@ class TaskRun:
         return self._table(columns)
 
     def table_of(self, ordered: list[tuple[list[int], UpdateRow]], origins: OriginColumn) -> pa.Table:
-        """Updates that a processor said row by row."""
+        """Returns the updates that a processor emitted row by row."""
         updates = [update for _, update in ordered]
         columns: list[Any] = [[update.key for update in updates]]
         columns += [[update.values[index] for update in updates] for index in range(len(self.outputs))]
@@ -189,11 +189,11 @@ class TaskRun:
         return pa.Table.from_arrays(arrays, schema=self.schema)
 
     def passing(self, example: dict[str, object], states: list[object]) -> pa.Table:
-        """Returns side outputs as rows of the batch's schema: each state beside the fields of `example`."""
+        """Returns side outputs as rows of the batch's schema: each state next to the fields of `example`."""
         return pa.Table.from_pylist([{**example, STATE: state} for state in states], schema=self.schema)
 
     def example(self, updates: pa.Table) -> dict[str, object]:
-        """Returns the first record that was said; one that is null all over where none was, or Python does not hold it."""
+        """Returns the first emitted record; one that is null all over where none was, or Python does not hold it."""
         nothing = {"__timestamp": 0, "__order": [0, 0, 0, 0, 0]}
         try:
             return next(iter(python_values(updates.slice(0, 1))), nothing)
@@ -204,8 +204,8 @@ class TaskRun:
 class TaskProcessor(StatefulProcessor):
     """The processor that Spark calls. It gets the rows of a task packed in few rows, and returns its updates packed in one.
 
-    With a changelog, it also says what changed of the state, in rows that are no records; and it lets such rows pass that
-    come in. These look like the last record that was said, since expressions of the user's see them.
+    With a changelog, it also emits what changed of the state, in rows that are no records; and it lets such rows pass that
+    arrive. These look like the last emitted record, since the user's expressions see them.
     """
 
     def __init__(
@@ -306,7 +306,7 @@ class TaskProcessor(StatefulProcessor):
         pass
 
     def _example(self, store: ByteStore, updates: pa.Table) -> dict[str, object]:
-        """Returns a record that was said, in this batch or an earlier one."""
+        """Returns a record that was emitted in this batch or an earlier one."""
         stored = store.get(_EXAMPLE)
         if not updates.num_rows and stored is not None:
             earlier: dict[str, object] = state_value(stored)
@@ -318,7 +318,7 @@ class TaskProcessor(StatefulProcessor):
 
 
 def concatenated(tables: list[pa.Table]) -> pa.Table:
-    """Returns all rows of tables. Those that a source packed and those of Spark's differ in what may be null."""
+    """Returns all rows of tables. A source's packed tables and Spark's differ in what may be null."""
     if all(table.schema.equals(tables[0].schema) for table in tables[1:]):
         return pa.concat_tables(tables)
     schema = pa.unify_schemas([table.schema for table in tables], promote_options="permissive")
@@ -349,8 +349,8 @@ def keyed(
     outputs: StructType,
     old: tuple[int, ...] | None = None,
 ) -> DataFrame:
-    """Runs a processor. `name` is the operator's: its state belongs to it. `key` is the type of the keys that it says,
-    `outputs` its columns, `old` the places of old values among them; None to emit every update.
+    """Runs a processor. `name` is the operator's: its state belongs to it. `key` is the type of the keys that it emits,
+    `outputs` its columns, `old` the indexes of replaced values among them; None to emit every update.
     """
     rows = _united(ports, tasks.names)
     schema = StructType().add("__key", key)

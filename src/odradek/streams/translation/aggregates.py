@@ -27,7 +27,7 @@ _QUOTED: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`")
 class SqlAggregates:
     """Aggregate expressions, taken apart.
 
-    `arguments`: the struct that a task adds up. `results`: the struct that it says. `expressions`: what the user asked
+    `arguments`: the struct that a task adds up. `results`: the struct that it emits. `expressions`: what the user asked
     for, over it.
     """
 

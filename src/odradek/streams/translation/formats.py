@@ -41,7 +41,7 @@ class Decoded(NamedTuple):
     """A decoded column, and what is wrong with it.
 
     `struct`: null where the record has none, and where it is wrong. `problem`: what is wrong, as text; null in good rows.
-    None: the source says it.
+    None: the source reports it.
     """
 
     struct: Column

@@ -164,7 +164,7 @@ def parts(rows: DataFrame, elements: Column) -> Column:
 
 
 def scope(frame: RecordFrame, value: str = "__value") -> DataFrame:
-    """Returns the frame, and beside its own columns those that a user's expressions see."""
+    """Returns the frame with its own columns and the columns that a user's expressions see."""
     values = frame.fields(value)
     seen = {name.lower() for name in values}
     return frame.rows.select(
@@ -186,7 +186,7 @@ def key_columns(frame: RecordFrame, taken: set[str]) -> list[Column]:
 
 
 def columns(expressions: Iterable[Expression], all_values: Iterable[str] = ()) -> list[Column]:
-    """Returns Spark's columns for the user's expressions; `*` stands for all value columns."""
+    """Returns Spark's columns for the user's expressions; `*` means all value columns."""
     outputs: list[Column] = []
     for expression in expressions:
         if isinstance(expression, str) and expression.strip() == "*":

@@ -29,8 +29,8 @@ def reading_options(source: TopicSource, letters: Letters | None) -> dict[str, s
 
 def incoming(rows: DataFrame, source: TopicSource, number: int, letters: Letters | None) -> RecordFrame:
     """Decodes the records of a source into the columns of operators. `rows` was read with `reading_options`. Of two sources
-    with records of one time, the one with the lower number goes first. Bytes that are not what was declared end the query
-    and say where they are, or become dead letters."""
+    with records of one time, the one with the lower number goes first. Bytes that are not what was declared end the query with
+    an error that tells where they are, or become dead letters."""
     when = sf.unix_millis("timestamp")
     turn = sf.lit(0).cast("bigint") if source.everywhere else when  # a global table goes before what joins it
     parts = {role: decoded(schema, role) for role, schema in (("key", source.key), ("value", source.value))}

@@ -210,7 +210,7 @@ def _fold_table(
 
 
 def _key_of(seen: DataFrame, key: tuple[Expression, ...] | None) -> Column:
-    """Returns the key by which records are grouped; None: that which they have."""
+    """Returns the key by which records are grouped; None: the key that they have."""
     return sf.col("__key") if key is None else of_records(seen, key_struct(seen, columns(key)))
 
 

@@ -91,7 +91,7 @@ def packed_output(rows: DataFrame) -> tuple[DataFrame, Mapping[str, str]]:
 
 
 def doubled(frame: RecordFrame, *, held_back: bool) -> RecordFrame:
-    """Returns each record, and behind it a row that passes and keeps it. What passed before is kept, too, and not doubled.
+    """Returns each record, followed by a row that passes and keeps it. What passed before is kept, too, and not doubled.
 
     `held_back`: the rows are every update of a table, of which only the last one of each key is for the output.
     """
@@ -118,7 +118,7 @@ def doubled(frame: RecordFrame, *, held_back: bool) -> RecordFrame:
 
 def _with_last_marked(frame: RecordFrame) -> DataFrame:
     """Which update is the last of its key, and what the first one replaced. All updates of a key are in one partition, in their
-    order, since no operator is between them and the task that said them.
+    order, since no operator is between them and the task that emitted them.
     """
     rows = frame.rows
     schema = StructType([*rows.schema.fields]).add(_IS_LAST, BooleanType())
@@ -161,7 +161,7 @@ def undoubled(frame: RecordFrame, written: DataFrame) -> RecordFrame:
 
 
 def _rejoined(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields the rows that were kept; at the end, one like the last of them for each few megabytes that are to be written."""
+    """Yields the kept rows; at the end, a row like the last of them for each few megabytes to write."""
     by_topic: dict[str, list[pa.RecordBatch]] = {}
     letters: list[dict[str, object]] = []
     last: pa.RecordBatch | None = None

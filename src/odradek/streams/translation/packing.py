@@ -1,7 +1,7 @@
 """Rows of a task as one: what Spark hands to and from a processor in Python costs as much for a row as for ten thousand.
 
-Before the shuffle, the rows of each task are packed, in Arrow's stream format. What a processor says is packed, too, and it
-is unpacked behind the processor.
+Before the shuffle, the rows of each task are packed, in Arrow's stream format. What a processor emits is packed, too, and
+unpacked after the processor.
 """
 
 from __future__ import annotations

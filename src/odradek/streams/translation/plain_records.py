@@ -34,7 +34,7 @@ _NO_NAMES: Final = frozenset({"true", "false", "null"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainInput:
-    """An input of plain records: what its rows are for the tasks. The fields are those of `TaskRows`."""
+    """An input of plain records: what its rows are for the tasks. The fields are the same as in `TaskRows`."""
 
     of: PlainRecords
     arguments: tuple[tuple[str, str | None], ...] | None = None
@@ -73,7 +73,7 @@ def plain_records(
     source: TopicSource, number: int, schema: StructType, load: Callable[[Mapping[str, str]], DataFrame]
 ) -> PlainRecords | None:
     """Returns the records of a topic; None where Spark decodes them, or keys have types whose hashes only Spark knows. `schema`
-    is that of its DataFrame."""
+    is the schema of its DataFrame."""
     if source.everywhere or source.timestamp is not None or source.versioned_ms is not None:
         return None
     if not (is_decoded_by_source(source.key) and is_decoded_by_source(source.value)):

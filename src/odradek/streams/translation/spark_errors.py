@@ -74,7 +74,7 @@ def _at(where: str, line: str) -> str:
 
 
 def refusal(error: errors.AnalysisException) -> str:
-    """Returns what Spark says of an expression. A syntax error is shown in its text."""
+    """Returns Spark's error about an expression. A syntax error is shown in its text."""
     message = str(error).strip()
     head = _POSITION.sub("", _cleaned(message.partition("\n")[0])).rstrip(". ")
     _, _, text = message.partition("== SQL ==\n")

@@ -208,8 +208,8 @@ def _selected(operator: Selected, translator: Translator) -> RecordFrame:
 def _tried(
     seen: DataFrame, computed: dict[str, Column], operator: Operator, translator: Translator
 ) -> tuple[DataFrame, dict[str, Column]]:
-    """Expressions as they are; or, where the program goes on without records that fail, as fields of a column that is null for
-    those.
+    """Returns expressions as they are; or, where the program skips records that fail, as fields of a column that is null for
+    these records.
     """
     letters = translator.tasks.letters(operator.name)
     if letters is None or not carried(seen):

@@ -78,7 +78,7 @@ class Tasks:
 class Translator:
     """Translates a program's operators to DataFrames, each once.
 
-    `read` gives the records of a topic: a stream's, or those of a test. `tasks`: into how many parts keys are divided.
+    `read` returns the records of a topic, of a stream or of a test. `tasks`: into how many parts keys are divided.
     `tails`: outputs that are written on the way, by the operator where they turn off.
     """
 
@@ -130,7 +130,7 @@ class Translator:
         return frame
 
     def says_latest(self, operator: Aggregated | Folded | FoldedBy | Cogrouped | TableTableJoin) -> bool:
-        """Does it say, where it is read now, only the last update of each key of a batch?"""
+        """Tells whether it emits, where it is read now, only the last update of each key of a batch."""
         return operator.emit == "latest" and self.reading == "written"
 
     def _with_tail(
@@ -152,7 +152,7 @@ def translate(operator: Operator, translator: Translator) -> RecordFrame:
 
 
 def operators_with_old_values(ends: Iterable[Operator]) -> frozenset[Operator]:
-    """Returns the tables whose updates must say what they replace. Kafka Streams decides the same way which tombstones it may
+    """Returns the tables whose updates must hold what they replace. Kafka Streams decides the same way which tombstones it may
     leave out.
     """
     wanted: set[Operator] = set()

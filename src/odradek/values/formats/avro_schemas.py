@@ -186,7 +186,7 @@ class AvroSchema:
     named: Mapping[str, Any]
 
     def branch(self, schema: Any) -> dict[str, Any]:
-        """Returns the type that a union has beside null, and the type that a name means. Raises SqlError for other unions."""
+        """Returns the type that a union has next to null, and the type that a name means. Raises SqlError for other unions."""
         if isinstance(schema, list):
             kinds = [kind for kind in schema if kind != "null"]
             if len(kinds) != 1:

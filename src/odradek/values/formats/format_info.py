@@ -18,7 +18,7 @@ class FormatInfo:
 
     `name`: KAFKA, JSON, JSON_SR, DELIMITED, NONE, AVRO, PROTOBUF, PROTOBUF_NOSR. `wrapped` False: a single column is
     written bare.
-    `schema_id`: of the registry, for what is written. `nullable`: how PROTOBUF says null: None, OPTIONAL or WRAPPER.
+    `schema_id`: of the registry, for what is written. `nullable`: how PROTOBUF writes null: None, OPTIONAL or WRAPPER.
     """
 
     name: str

@@ -73,7 +73,7 @@ def framing(confluent: bool, schema_id: int | None) -> ConfluentFraming | None:
 class SchemaIds:
     """Finds schemas of records in a registry.
 
-    `text`: the schema that the columns make, which stands for every id where there is no registry.
+    `text`: the schema that the columns make; it is used for every id where there is no registry.
     """
 
     def __init__(self, info: FormatInfo, kind: str, text: str) -> None:

@@ -54,7 +54,7 @@ DECIMAL_PARAMETERS: Final = re.compile(
 
 
 class ProtoReader:
-    """Reads one file. `decimals`: by the full name of a field, what its options say of precision and scale."""
+    """Reads one file. `decimals`: precision and scale from a field's options, by the field's full name."""
 
     def __init__(self, name: str, text: str) -> None:
         self._tokens = [match[1] for match in _TOKEN.finditer(text) if match[1]]
@@ -121,7 +121,7 @@ class ProtoReader:
                         optional.append(field)
                 case _:
                     self._field(message, token, path).label = _OPTIONAL
-        # a oneof of its own says whether the field is there; those come after the others
+        # a oneof of its own marks whether the field is present; these oneofs come after the others
         for field in optional:
             field.proto3_optional = True
             field.oneof_index = len(message.oneof_decl)

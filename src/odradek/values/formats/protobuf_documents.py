@@ -1,6 +1,6 @@
 """Messages of Protobuf as documents to look at and to search: what their JSON has, with fields by their own names.
 
-The meaning is that of Protobuf's own JSON mapping, with one difference: integers of 64 bits are numbers, where that mapping has
+The documents follow Protobuf's own JSON mapping, with one difference: integers of 64 bits are numbers, where that mapping has
 texts for the sake of JavaScript. A message of `google.protobuf`, such as a Timestamp, has the form that the mapping gives it.
 How the fields of a message are read is decided once for its type, so a search through many records pays for it once.
 """
@@ -34,7 +34,7 @@ _Convert = Callable[[Any], Any]
 
 
 def proto_documents(file: ProtoFile) -> Callable[[bytes], Any]:
-    """Returns a function that reads a message behind its indexes as a value that JSON can hold; it raises ValueError for other
+    """Returns a function that reads a message after its indexes as a value that JSON can hold; it raises ValueError for other
     data."""
     failures = (protobuf_message.DecodeError, json_format.Error, TypeError, RecursionError)
     first = message_class(file.message_at(FIRST_MESSAGE))

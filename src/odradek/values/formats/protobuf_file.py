@@ -37,7 +37,7 @@ class Protobuf:
 
     `schema_file`: a .proto file, or a descriptor set (`protoc --include_imports --descriptor_set_out`). `message`: the
     full name of the type, where the file has several. `confluent`: a magic byte, a schema id and the message's indexes in
-    the file stand before the data; `schema_id`: the id to write, and the only one to read.
+    the file precede the data; `schema_id`: the id to write, and the only one to read.
     """
 
     is_record: Final = True

@@ -1,6 +1,6 @@
 """PROTOBUF in Confluent's framing, and PROTOBUF_NOSR, which is the same without it.
 
-A simple column that is null is written as the default of its type, unless NULLABLE_REPRESENTATION says otherwise.
+A simple column that is null is written as the default of its type, unless NULLABLE_REPRESENTATION is set.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ _DEPTH_MAX: Final = 16
 class _TextWriter:
     """Writes the text of a .proto file.
 
-    `nullable`: None, OPTIONAL or WRAPPER: how a simple column says that it is null.
+    `nullable`: None, OPTIONAL or WRAPPER: how a simple column marks null.
     """
 
     nullable: str | None

@@ -1,7 +1,7 @@
 """Rows as bytes of a topic and as Python values, for what needs no Spark: INSERT VALUES, pull queries, PRINT.
 
 A Python value of a column: int, float, str, bool, bytes, Decimal, list, dict. A DATE is the days since 1970, a TIME the
-milliseconds since midnight, a TIMESTAMP the milliseconds since 1970: as in records. `shown` says how JSON shows them.
+milliseconds since midnight, a TIMESTAMP the milliseconds since 1970: as in records. `shown` converts them for JSON.
 
 Source: ksqlDB's reference of serialization formats.
 """
@@ -33,12 +33,12 @@ FORMATS: Final = ("JSON", "DELIMITED", "KAFKA", "NONE")
 
 
 class UnreadableRecord(ValueError):
-    """Bytes that are not what the format says."""
+    """Bytes that do not have the declared format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlRowCodec:
-    """Reads and writes the key or the value of a source. `is_wrapped`: a single column is a field of an object all the same.
+    """Reads and writes the key or the value of a source. `is_wrapped`: even a single column is a field of an object.
 
     It uses the formats that queries in Spark use: a record means the same to both.
     """

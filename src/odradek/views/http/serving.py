@@ -1,4 +1,4 @@
-"""Views of several topics in one process, behind one address."""
+"""Serves views of several topics from one process, at one address."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class _Server(uvicorn.Server):
         self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Says that the server is ready once a signal ends it as it should."""
+        """Reports that the server is ready once a signal ends it as it should."""
         await super().startup(sockets)
         self._on_ready()
 

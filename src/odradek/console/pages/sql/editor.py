@@ -68,7 +68,7 @@ async def show(visit: Visit, server: SqlAccess) -> Response:
 
 
 async def run(visit: Visit, server: SqlAccess) -> Response:
-    """Runs the text, and goes on to its result."""
+    """Runs the text, and leads to its result."""
     text = visit.form.get("text", "").replace("\r\n", "\n")
     from_beginning = "beginning" in visit.form
     results = _results(visit)

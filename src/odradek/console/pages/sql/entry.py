@@ -1,4 +1,4 @@
-"""What the pages of SQL share: the server with the login of the one who looks, and what is shown where there is none."""
+"""Shared parts of the SQL pages: the server with the visitor's login, and what is shown where there is no server."""
 
 from __future__ import annotations
 

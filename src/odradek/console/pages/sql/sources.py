@@ -76,7 +76,7 @@ async def show_all(visit: Visit, server: SqlAccess) -> Response:
 
 
 async def _lags(visit: Visit, group_ids: Iterable[str]) -> dict[str, GroupDetail]:
-    """Returns how far queries are behind, by the group in which they commit; those that can be read in time."""
+    """Returns the lag of queries, by the group in which they commit; only groups that can be read in time."""
     wanted = [group_id for group_id in group_ids if group_id]
     if not wanted:
         return {}
@@ -114,7 +114,7 @@ async def show_query(visit: Visit, server: SqlAccess) -> Response:
 
 
 async def change_query(visit: Visit, server: SqlAccess) -> Response:
-    """Pauses, resumes or terminates a query; terminating has to be confirmed."""
+    """Pauses, resumes or terminates a query; terminating must be confirmed."""
     query = await _query(visit, server, visit.form.get("id", ""))
     action = visit.form.get("action", "")
     if action not in ACTIONS:

@@ -31,8 +31,8 @@ _log = events.get("spark")
 
 
 def share_values(spark: sql.SparkSession) -> None:
-    """Has the jobs of a session, whose master is local, broadcast without blocks. Where Spark differs from what is known, its
-    own broadcasts serve, and the log says so.
+    """Makes the jobs of a session, whose master is local, broadcast without blocks. Where Spark differs from what is known,
+    its own broadcasts are used, and a line is logged.
     """
     context: Any = spark.sparkContext
     bridge = context._jvm

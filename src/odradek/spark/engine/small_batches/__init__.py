@@ -2,11 +2,11 @@
 
 Spark makes the text of a batch's code again for each batch, a fifth of what a small one costs. Rows of a large one are two to
 three times as fast with it. `SmallBatches.java` is a rule of Spark's optimizer that counts the records between the offsets of
-a batch and the rows that it reads beside them, and sets the batch's session. Expressions mean the same either way: the test
+a batch and the other rows that it reads, and sets the batch's session. Expressions mean the same either way: the test
 driver of streams never generates code.
 
 Spark also analyzes and optimizes the plan of each batch and chooses its operators, a quarter of what a small one costs after
-that. `KnownPlans.java` does so once for all small batches of a query whose plans are equal but for their offsets.
+that. `KnownPlans.java` does so once for all small batches of a query whose plans are equal except for their offsets.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ _log = events.get("spark")
 
 
 def interpret_small_batches(spark: sql.SparkSession) -> None:
-    """Queries that start in the session from now on generate no code for small batches, unless the session says whether code is
+    """Queries that start in the session from now on generate no code for small batches, unless the session sets whether code is
     generated, and plan batches once that differ in their offsets only. Where Java does not take the rules, all batches generate
-    code or are planned in full, and the log says so.
+    code or are planned in full, and a line is logged.
     """
     if any(spark.conf.get(name, None) is not None for name in SETTINGS):
         return

@@ -1,7 +1,7 @@
 """Patterns of Java's DateTimeFormatter: text to milliseconds, and milliseconds to text.
 
 A pattern becomes a regular expression for parsing, and a list of pieces for formatting. As in ksqlDB: capitals do not matter,
-what a pattern lacks is that of 1970-01-01T00:00 UTC, and the 31st of a short month is its last day.
+what a pattern lacks comes from 1970-01-01T00:00 UTC, and the 31st of a short month is its last day.
 
 Letters: y u M L d D E H h K k m s S n a G (AD) and the zones V z O X x Z; '…' for text, [ ] for what may be absent.
 Source: the documentation of java.time.format.DateTimeFormatter.

@@ -417,7 +417,7 @@ class CommandTopic:
     async def _try_snapshot(self) -> None:
         try:
             await self.write_snapshot()
-        except Exception as error:  # noqa: BLE001 - the root of a task: the server goes on without the snapshot
+        except Exception as error:  # noqa: BLE001 - the root of a task: the server runs without the snapshot
             _log.warning("sql_snapshot_failed", topic=self.topic, reason=f"{type(error).__name__}: {error}")
 
     async def write_snapshot(self) -> StoredSnapshot | None:

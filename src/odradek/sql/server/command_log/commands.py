@@ -27,7 +27,7 @@ class _StoredCommand(TypedDict):
 class SqlCommand:
     """One command: a statement, its properties, and where its query begins to read.
 
-    `statement`: one statement, with its variables replaced. `properties`: what SET has said, for its query. `starting`: by
+    `statement`: one statement, with its variables replaced. `properties`: the properties of SET, for its query. `starting`: by
     topic and partition, the first offset that its query reads: what `auto.offset.reset` meant when the statement was run, so
     that every server, and every new start, means the same.
     """

@@ -1,7 +1,7 @@
 """Snapshots of a service as records of the command topic: a snapshot is one or more parts, which one transaction writes.
 
 A part is a line of JSON, the header, and then bytes of the content. The content is compressed; each header has its checksum.
-Transactions keep half a snapshot from readers of committed records. A reader checks it all the same. Pure.
+Transactions keep half a snapshot from readers of committed records. A reader checks it nevertheless. Pure.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class ServiceState:
         return sum(map(len, named))
 
     def replay(self, offset: int, command: SqlCommand) -> AppliedChange | None:
-        """Applies one command; returns None if it is refused, as its status says. Every server refuses the same commands."""
+        """Applies one command; returns None if it is refused, as its status shows. Every server refuses the same commands."""
         before = self.catalog
         try:
             applied = apply(before, parse_one(command.statement), offset)

@@ -30,7 +30,7 @@ _CATALOG_MEMBERS: Final = ("sources", "candidates", "queries", "archives", "func
 
 @dataclass(slots=True)
 class _Shared:
-    """Values that are written once. An index stands for a value that occurs again."""
+    """Values that are written once. An index replaces a value that occurs again."""
 
     values: list[object] = field(default_factory=list)
     _by_identity: dict[int, tuple[int, object]] = field(default_factory=dict)

@@ -1,1 +1,1 @@
-"""Topics that the server makes, writes and counts: those of sources, and the processing log."""
+"""Topics that the server makes, writes and counts: topics of sources, and the processing log."""

@@ -1,7 +1,7 @@
 """Records that queries leave out, counted by topic: the error statistics of DESCRIBE EXTENDED.
 
-The entries of the processing log are what is counted, those of Spark's tasks and those of the server: from the moment when the
-server started, as in ksqlDB. Names and forms are those of ksqlDB's `StreamsErrorCollector`, `TopicSensors` and `QueryHostStat`.
+Entries of the processing log are counted, of Spark's tasks and of the server, from the moment when the server started, as in
+ksqlDB. Names and forms come from ksqlDB's `StreamsErrorCollector`, `TopicSensors` and `QueryHostStat`.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class ErrorCounts:
 
 
 def _only_topic(catalog: SqlCatalog, query_id: str) -> str:
-    """Returns the topic that a query reads; nothing where it reads several, as the entry does not say which."""
+    """Returns the topic that a query reads; nothing where it reads several, as the entry does not name one."""
     query = catalog.queries.get(query_id)
     sources = () if query is None else query.sources
     topics = {catalog.sources[name].topic for name in sources if name in catalog.sources}
@@ -235,4 +235,4 @@ class ErrorStatistics:
                 for partition in ends:
                     self._read[partition] = await consumer.position(partition)
                 if self._read == before:
-                    return  # the brokers are late, or the topic is gone: the next refresh goes on
+                    return  # the brokers are late, or the topic was deleted: the next refresh continues

@@ -42,7 +42,7 @@ STREAM_DEFAULT: Final = "KSQL_PROCESSING_LOG"
 class ProcessingLogTerms:
     """The settings of the processing log.
 
-    `topic`: None stands for the service id and `_ksql_processing_log`.
+    `topic`: None means the service id and `_ksql_processing_log`.
     """
 
     topic: str | None = None
@@ -53,7 +53,7 @@ class ProcessingLogTerms:
 
     @classmethod
     def of(cls, settings: GivenOptions) -> Self:
-        """Reads ksqlDB's settings among those of the server."""
+        """Reads ksqlDB's settings among the server's settings."""
         return cls(
             topic=settings.text(TOPIC_NAME) or None,
             creates_topic=settings.flag(TOPIC_AUTO_CREATE),
@@ -90,7 +90,7 @@ class ServerProcessingLog:
         self._sending: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Makes the topic, if it is to. Without a topic the log is off, and the server says why."""
+        """Makes the topic, if it is set to. Without a topic the log is off, and the server logs why."""
         if self._terms is None:
             return
         try:

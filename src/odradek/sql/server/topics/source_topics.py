@@ -1,4 +1,4 @@
-"""Topics of streams and tables: made when a statement says so, deleted with DELETE TOPIC, and where queries begin to read."""
+"""Topics of streams and tables: made when a statement asks for it, deleted with DELETE TOPIC; where queries begin to read."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class SourceTopics:
         return {name: [len(partition.replicas) for partition in described[name].partitions] for name in names}
 
     async def check_declared(self, source: Source) -> None:
-        """Checks for CREATE STREAM or TABLE that the topic exists, or PARTITIONS says how to make it. SqlError."""
+        """Checks for CREATE STREAM or TABLE that the topic exists, or that PARTITIONS is set. SqlError."""
         present = await self.sizes(source.topic)
         if present is None:
             if source.partitions is None:
@@ -118,7 +118,7 @@ class SourceTopics:
             )
 
     async def ensure_declared(self, source: Source) -> None:
-        """Makes the topic of CREATE STREAM or TABLE if PARTITIONS says how, and that of its dead letters. Idempotent."""
+        """Makes the topic of CREATE STREAM or TABLE if PARTITIONS is set, and the topic of its dead letters. Idempotent."""
         if source.partitions is not None:
             await self._make(source, source.partitions)
         if source.bad is not None:

@@ -2,8 +2,8 @@
 
 A value is a tag and its content. Values of Python's own types are written as they are; an object of a program's class as the
 class's name and the object's fields. Reading fills a new object in field by field: no constructor, no `__setstate__` and no
-property runs, and the class has to be loaded already. Classes that say themselves how they are pickled, or have a `__del__`,
-are refused when they are written and when they are read: so are those of the standard library.
+property runs, and the class must be loaded already. Classes that define how they are pickled, or have a `__del__`, are
+refused when they are written and when they are read: so are the standard library's classes.
 
 Earlier versions wrote pickles: `state_pickles.py`.
 """
@@ -44,7 +44,7 @@ Write = Callable[[Any, list[bytes]], None]
 
 
 def state_bytes(value: object) -> bytes:
-    """Returns the bytes of a value. KafkaError INVALID_RECORD for what they cannot hold, which says what can."""
+    """Returns the bytes of a value. KafkaError INVALID_RECORD for what they cannot hold; it names what they can."""
     parts = [_VERSION]
     try:
         _write(value, parts)

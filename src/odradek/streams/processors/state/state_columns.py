@@ -94,7 +94,7 @@ def _texts(texts: Any) -> bytes:
 
 
 class StateColumnReader:
-    """Reads dictionaries behind their tag. ValueError for bytes that are none; `position` is behind what was read."""
+    """Reads dictionaries after their tag. ValueError for bytes that are none; `position` is the end of what was read."""
 
     def __init__(self, data: bytes, position: int) -> None:
         self._data = data

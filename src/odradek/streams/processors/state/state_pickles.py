@@ -24,7 +24,7 @@ Loaded = Callable[[str, str], object]
 
 
 class ObjectMaker(Protocol):
-    """Makes the value that stands for an object of a named class."""
+    """Makes the value that represents an object of a named class."""
 
     def __call__(
         self, module: str, name: str, content: Mapping[str, object] | tuple[object, ...] | str
@@ -40,7 +40,7 @@ def pickled_value(data: bytes, make: ObjectMaker, loaded: Loaded) -> object:
 
 
 def _old_attribute(owner: object, name: object) -> object:
-    """Stands for `getattr` in pickles, where it makes time zones. ValueError for any other use of it."""
+    """Replaces `getattr` in pickles, where it makes time zones. ValueError for any other use of it."""
     if owner is not zoneinfo.ZoneInfo or name != "_unpickle":
         raise ValueError(f"it asks for the attribute {name!r}: only a time zone may be made so")
     return _time_zone

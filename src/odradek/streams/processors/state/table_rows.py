@@ -2,7 +2,7 @@
 
 A join keeps the row of each key: its value, with or without the time of its record. Value by value, each row takes
 microseconds to write and to read. Where the fields of a value are texts, bytes and numbers, the same bytes are made and read
-for all rows at once. The format is that of `state_bytes.py`; tests compare the two.
+for all rows at once. The format is the same as in `state_bytes.py`; tests compare the two.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SHORT_TEXT_BYTES: Final = 32
 
 
 class _UnlikeRowsError(Exception):
-    """Bytes are not those of a row of these fields: an earlier version or another schema wrote them."""
+    """Bytes do not encode a row of these fields: an earlier version or another schema wrote them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def _null_where_null(column: pa.Array, tagged: pa.Array) -> pa.Array:
 
 
 def _tagged(tag: bytes, numbers: npt.NDArray[Any]) -> pa.Array:
-    """Returns the bytes of each number behind a tag."""
+    """Returns the bytes of each number after a tag."""
     width = 1 + numbers.dtype.itemsize
     matrix = np.empty((len(numbers), width), np.uint8)
     matrix[:, 0] = tag[0]
@@ -154,7 +154,7 @@ class _RowReader:
     def of(cls, datas: list[bytes]) -> _RowReader:
         lengths = np.fromiter(map(len, datas), np.int64, len(datas))
         ends = np.cumsum(lengths)
-        # behind the last row there is room for what is looked at before its end is compared
+        # after the last row there is room for bytes that are read before the end is compared
         joined = b"".join([*datas, bytes(1 + _NUMBER_BYTES)])
         return cls(np.frombuffer(joined, np.uint8), ends - lengths, ends)
 
@@ -189,7 +189,7 @@ class _RowReader:
         return self._texts(begins, lengths, is_null)
 
     def end(self) -> None:
-        """Makes sure that nothing is behind the last value of a row."""
+        """Makes sure that nothing follows the last value of a row."""
         if (self.at != self.ends).any():
             raise _UnlikeRowsError
 
@@ -199,7 +199,7 @@ class _RowReader:
             raise _UnlikeRowsError
 
     def _big_endian(self, byte_count: int) -> Numbers:
-        """Returns the numbers behind the tags."""
+        """Returns the numbers after the tags."""
         numbers = np.zeros(len(self.at), np.uint64)
         for index in range(byte_count):
             numbers = (numbers << np.uint64(8)) | self.data[self.at + 1 + index]
