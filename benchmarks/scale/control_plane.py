@@ -325,8 +325,7 @@ async def _change_isr(plane: ControlPlane) -> None:
             outcome = outcomes[place]
             if isinstance(outcome, KafkaError):
                 raise outcome
-        version = plane.controller.latest.version
-        await plane.settled(lambda image: image.version >= version)
+        await _all_have(plane, plane.controller.latest.version)
 
 
 async def _kill(plane: ControlPlane, broker: int) -> None:
@@ -378,24 +377,28 @@ async def _documents(plane: ControlPlane, options: argparse.Namespace) -> None:
     }
     with plane.measured(f"quotas of {users} users are set at once"):
         await plane.controller.alter(CLIENT_QUOTAS, lambda before: before.with_changes(quotas))
+        await _all_have(plane, plane.controller.latest.version)
     with plane.measured("one user's quota changes"):
         first = (("user", "user-00000"),)
         await plane.controller.alter(
             CLIENT_QUOTAS, lambda before: before.with_changes({first: {"producer_byte_rate": 2e6}})
         )
-        version = plane.controller.latest.version
-        await plane.settled(lambda image: image.version >= version)
+        await _all_have(plane, plane.controller.latest.version)
     acls = [_acl(number) for number in range(options.acls)]
     with plane.measured(f"{len(acls)} ACLs are created at once"):
         for number, document in enumerate(ACL_DOCUMENTS):
             part = frozenset(acl for acl in acls if part_of(acl.pattern) == number)
             await plane.controller.alter(document, part.union)
+        await _all_have(plane, plane.controller.latest.version)
     with plane.measured("one ACL is created"):
         new = _acl(options.acls)
         document = ACL_DOCUMENTS[part_of(new.pattern)]
         await plane.controller.alter(document, lambda part: part | {new})
-        version = plane.controller.latest.version
-        await plane.settled(lambda image: image.version >= version)
+        await _all_have(plane, plane.controller.latest.version)
+
+
+async def _all_have(plane: ControlPlane, version: int) -> None:
+    await plane.settled(lambda image: image.version >= version)
 
 
 def _acl(number: int) -> Acl:
