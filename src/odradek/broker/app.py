@@ -89,7 +89,7 @@ class Broker:
     def __init__(
         self, config: BrokerConfig, runtime: Runtime, *, open_registry: OpenRegistry | None = None
     ) -> None:
-        """`open_registry` is for the simulator: a registry other than the one that the settings say."""
+        """`open_registry` is for the simulator: a registry other than the one in the settings."""
         self._config = config
         self._runtime = runtime
         self._open_registry = open_registry
@@ -156,7 +156,8 @@ class Broker:
         return self._listeners.certificates
 
     async def start(self) -> None:
-        """Lock the data, recover it, then accept connections. Raises an `OdradekError` that says what is in the way."""
+        """Lock the data, recover it, then accept connections. Raises an `OdradekError` with the reason if it
+        cannot."""
         try:
             await self._start()
         except BaseException:

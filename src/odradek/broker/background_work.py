@@ -31,7 +31,7 @@ _OF_HANDLERS: Final = (
 
 
 class Round(NamedTuple):
-    """Work every so many seconds; a function is asked each time how many."""
+    """Work that runs periodically; if the number of seconds is a function, it is called for each pause."""
 
     name: str
     seconds: float | Callable[[], float]
@@ -102,7 +102,7 @@ async def _import_handlers(handlers: Handlers) -> None:
     await asyncio.sleep(_IMPORT_AFTER_SECONDS)
     for module in _OF_HANDLERS:
         await asyncio.sleep(0)
-        with suppress(*_IMPORT_ERRORS):  # the handler tries again, and says what is wrong
+        with suppress(*_IMPORT_ERRORS):  # the handler tries again, and reports the error
             _ = lazy(module).__file__
     for name in DATA_PATH:
         await asyncio.sleep(0)

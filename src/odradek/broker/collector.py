@@ -38,10 +38,11 @@ def keep_collections_small(is_busy: bool) -> None:
 class SurvivorFreezer:
     """A callback of the collector: survivors are put aside (`gc.freeze`), so the next collection looks at newer objects only.
 
-    A look at everything takes 50 ms for each 100,000 objects, and a broker of 10,000 partitions has 700,000. What is put aside
-    is freed when nothing refers to it, as before; only a cycle that becomes garbage stays. What comes and goes has none
-    (`tests/scenarios/lifetimes`). Everything is looked at again, all the same, when for 30 s there was a quarter more than the
-    last time, and more partitions are not the reason: on the event loop, at a moment when no large request has made objects.
+    A look at everything takes 50 ms for each 100,000 objects, and a broker of 10,000 partitions has 700,000.
+    What is put aside is freed when nothing refers to it, as before; only a cycle that becomes garbage stays.
+    What comes and goes has none (`tests/scenarios/lifetimes`). A full collection still runs when for 30 s
+    there was a quarter more than the last time, and more partitions are not the reason: on the event loop, at
+    a moment when no large request has made objects.
 
     Survivors of a small collection are put aside without a further look when they are many: a request of a million elements,
     a thousand new partitions.

@@ -52,7 +52,7 @@ class ImageChanges:
         self._broker = broker
 
     def current_config(self) -> BrokerConfig:
-        """Returns the settings that are in force; before `begin`, those of the file."""
+        """Returns the settings in force; before `begin`, the configuration file's."""
         return self._broker.config if self._broker is not None else self._config
 
     def configured(self, image: ClusterImage) -> BrokerConfig:
@@ -60,7 +60,8 @@ class ImageChanges:
         return reconfigured(self._config, *_dynamic(self._config, image))
 
     async def apply(self, before: ClusterImage, after: ClusterImage) -> asyncio.Future[None] | None:
-        """Applies an image that follows another. Returns a future for what goes on with the logs, if anything does."""
+        """Applies an image that follows another. Returns a future for work on the logs that continues, if
+        there is any."""
         broker = self._broker
         assert broker is not None, "the first image comes after the start"
         if differ(before.client_quotas, after.client_quotas):

@@ -66,7 +66,7 @@ class LoopStallLog:
             self._report_stall(stall)
 
     def check_failed(self, error: Exception) -> None:
-        """Logs that the watch itself failed. It goes on."""
+        """Logs that a check itself failed. The checks continue."""
         if self._failure_pace.passes(self._now()):
             _log.warning(
                 "event_loop_watch_failed",

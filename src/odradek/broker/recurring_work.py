@@ -87,7 +87,8 @@ class RecurringWork:
         self._is_ending = True
 
     async def note_clean_end(self) -> None:
-        """The logs are closed. What cannot be said now makes no difference to anyone who starts from these disks."""
+        """The logs are closed. A note that cannot be written now makes no difference to a start from these
+        disks."""
         try:
             async with asyncio.timeout(_LAST_WORD_SECONDS):
                 await self._identity.raise_generation(is_clean=True)

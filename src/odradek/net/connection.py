@@ -1,9 +1,10 @@
 """One client connection: frames in, replies out, in the order of the requests.
 
-How it works. Bytes are received straight into the frame reader's buffer. Complete frames are handed to the request handler in
-order. A handler may answer later. Until then a client's next request waits, as in Kafka, because it must see what the earlier
-one did; only requests of one pipeline (`protocol.api.pipeline_of`) overlap, and those of another broker. `replies.py` keeps
-the replies in request order (Kafka's contract: responses on a connection never overtake).
+How it works. Bytes are received straight into the frame reader's buffer. Complete frames are handed to the
+request handler in order. A handler may answer later. Until then a client's next request waits, as in Kafka,
+because it must see what the earlier one did; only requests of one pipeline (`protocol.api.pipeline_of`)
+overlap, and requests of another broker. `replies.py` keeps the replies in request order (Kafka's contract:
+responses on a connection never overtake).
 
 A connection that sends many requests at once is served for a millisecond or so, then it queues with others that have much to do
 (`runtime/turns.py`), so that it holds up no one else.
@@ -202,7 +203,7 @@ class Connection(asyncio.BufferedProtocol):
             self._request_room()
 
     def _request_room(self) -> None:
-        """Requests room for a large frame that has begun, or goes on."""
+        """Requests room for a large frame that has begun, or continues."""
         shares = self._shares
         if shares.receiving is None and self._closing:
             return
@@ -218,7 +219,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _is_of_broker(self) -> bool:
-        """The client says that it is a broker: these have some room of their own, and a false claim gains little."""
+        """True if the client claims to be a broker: brokers have some room of their own, and a false claim
+        gains little."""
         return self.client_software[0] == BROKER_SOFTWARE
 
     def eof_received(self) -> bool:
@@ -234,8 +236,8 @@ class Connection(asyncio.BufferedProtocol):
             tell()
 
     def _linger(self) -> None:
-        # A client that only shut down its writing side may read the answers it waits for; one that is gone must not
-        # keep a long poll, and its memory, alive for as long as it asked.
+        # A client that only shut down its writing side may read the answers it waits for; a client that
+        # disconnected must not keep a long poll, and its memory, until the poll's end.
         self._lingering = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.close)
 
     def hung_up(self, how: HangUp) -> None:
@@ -287,7 +289,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def peer_finished(self) -> bool:
-        """The peer sends nothing more: it shut down its writing side, or is gone."""
+        """The peer sends nothing more: it shut down its writing side, or disconnected."""
         return self._peer_finished
 
     @property
@@ -444,7 +446,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._gate.held is slot:
             self._gate.held = None
         if future.cancelled():
-            # By us, when the connection is lost; else the work was given up: no answer will ever come, nor one behind it.
+            # By us, when the connection is lost; else the work was given up: neither this request nor later
+            # ones get a response.
             self._drop("the broker gave up a request", slot)
             return
         error = future.exception()
@@ -518,8 +521,8 @@ class Connection(asyncio.BufferedProtocol):
     def _drop(self, reason: str, failed: ReplySlot | None = None) -> None:
         """Ends the connection as soon as earlier requests are answered, or the peer could wait for that no longer.
 
-        `failed`: the request that will get no answer, nor do those behind it. None: the one that was read last, or a frame
-        that cannot be read.
+        `failed`: the request that gets no response, and neither do later ones. None: the one that was read
+        last, or a frame that cannot be read.
         """
         if self._closing:
             return

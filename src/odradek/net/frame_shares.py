@@ -22,7 +22,7 @@ class FrameShares:
         self._requests = requests
         self.receiving: Share | None = None
         self._in_backlog: Share | None = None
-        """There is at most one, for nothing is received behind it."""
+        """There is at most one, for nothing is received after it."""
         self.being_served: Share | None = None
         self._is_proven = False
         """The connection has sent a large frame whole."""
@@ -30,7 +30,8 @@ class FrameShares:
         """The frame that is received needs more room, and waits for it."""
 
     def request_room(self, reader: FrameReader, owner: object, now: float, *, is_of_broker: bool) -> bool:
-        """Requests room for a large frame of `owner` that has begun, or goes on. Returns whether more may be received now."""
+        """Requests room for a large frame of `owner` that has begun, or continues. Returns whether more may
+        be received now."""
         share = self.receiving
         if share is None:
             share = self._requests.begin(

@@ -1,8 +1,9 @@
 """Peers that leave while no one reads from their connections.
 
-A connection that is muted, held, or waits for its peer to read is not read from, so the end of the stream does not reach it.
-The system is asked about those that have been paused for a while: it says so (POLLRDHUP) even when unread bytes precede the
-end. A simulated transport has no descriptor, and answers for itself (`hung_up`).
+A connection that is muted, held, or waits for its peer to read is not read from, so the end of the stream
+does not reach it. The system is asked about connections that have been paused for a while: it reports the end
+(POLLRDHUP) even when unread bytes precede it. A simulated transport has no descriptor, and answers for itself
+(`hung_up`).
 """
 
 from __future__ import annotations

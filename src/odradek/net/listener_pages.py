@@ -1,7 +1,7 @@
 """Asks the metrics listeners of brokers for their pages: HTTP/1.0, with bounds on bytes and on time.
 
-One request for each connection, as `scrape_server.py` serves them. A listener that sends slowly, for ever, or something else
-than HTTP costs its caller no more than the bounds.
+One request for each connection, as `scrape_server.py` serves them. A listener that sends slowly, without end,
+or something else than HTTP costs its caller at most these bounds.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The bytes on their way to one peer.
 
-On a plain socket, answers go from where they are straight into the kernel, several pieces with one system call, and what the
-socket does not take waits here as it is. asyncio's own buffer would copy it, and it may be memory that this process must not
-touch (`runtime/mapped_range.py`). To learn when there is room again, the loop watches a duplicate of the descriptor, for it
-does not let anyone watch the transport's own. Behind TLS, and in the simulator, everything goes through the transport.
+On a plain socket, answers go from where they are straight into the kernel, several pieces with one system
+call, and what the socket does not take waits here as it is. asyncio's own buffer would copy it, and it may be
+memory that this process must not touch (`runtime/mapped_range.py`). To learn when there is room again, the
+loop watches a duplicate of the descriptor, for it does not let anyone watch the transport's own. With TLS,
+and in the simulator, everything goes through the transport.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ class Outgoing:
             self._transport.close()
 
     def drop(self) -> None:
-        """Drops unsent bytes: the connection is gone."""
+        """Drops unsent bytes: the connection is lost."""
         self._queue.clear()
         self._queued_bytes = 0
         self._unwatch()
@@ -153,7 +154,7 @@ class Outgoing:
     def _broken(self, error: OSError, pieces: list[memoryview]) -> None:
         if error.errno == errno.EFAULT:
             report_unreadable(pieces)
-            _log.error("answer_unreadable", reason="the disk did not give what a peer was to be sent")
+            _log.error("answer_unreadable", reason="the disk did not return bytes that a peer waits for")
         self.drop()
         self._transport.abort()
 

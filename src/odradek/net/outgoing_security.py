@@ -56,7 +56,8 @@ def _random_nonce() -> str:
 
 
 class LoginFailed(OdradekError):
-    """The other side does not let us in; the message says why, in words for people. `is_over`: trying again is of no use."""
+    """The other side refused the login; the message has the reason, for people. `is_over`: a retry is
+    useless."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +152,7 @@ class SecuredProtocol:
 async def log_in(
     ask: Callable[[Message], Awaitable[object]], credentials: LoginCredentials, host: str
 ) -> int:
-    """Logs in. Returns for how many milliseconds the login is valid; 0: for ever. Raises LoginFailed.
+    """Logs in. Returns for how many milliseconds the login is valid; 0: without a limit. Raises LoginFailed.
 
     `ask` sends a request and returns its answer.
     """

@@ -39,7 +39,7 @@ class PageTokens:
         """Returns whether the value of an Authorization header has one of the tokens."""
         self._refresh()
         shown = _shown_token(authorization)
-        matches = [hmac.compare_digest(shown, token) for token in self._tokens]  # all: the time says nothing
+        matches = [hmac.compare_digest(shown, token) for token in self._tokens]  # all: constant time
         return any(matches)
 
     def _refresh(self) -> None:

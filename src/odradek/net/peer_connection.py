@@ -1,8 +1,8 @@
 """One connection to another broker: requests out, pipelined; answers in, in the same order (Kafka's contract).
 
-An overdue answer means that the broker, or the way to it, is stuck, and everything behind it is stuck as well: the connection
-is closed, and every request under way fails. Whether the broker acted on them is then unknown. So a half-open connection,
-whose peer lost its power, costs no more than the time that its oldest request was given.
+An overdue response means that the broker, or the network to it, is stuck, and so are all later requests: the
+connection is closed, and every request in flight fails. Whether the broker acted on them is then unknown. So
+a half-open connection, whose peer lost its power, costs at most the timeout of its oldest request.
 
 Answers are received straight into the frame reader's buffers, and decoded in place.
 """
@@ -66,7 +66,8 @@ _ERRNO: Final = re.compile(r"\[Errno ([0-9]+)\]")
 
 
 class PeerUnreachable(OdradekError):
-    """The error of a request to another broker that got no answer. There may be none for a while; the message says why.
+    """The error of a request to another broker that got no response. There may be none for a while; the
+    message has the reason.
 
     `refused`: nothing listens at the broker's address. `sent`: the request may have reached it, so it is unknown whether it
     acted."""
@@ -193,7 +194,7 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     @property
     def in_flight(self) -> int:
-        """Requests whose answers are to come."""
+        """The number of requests without a response yet."""
         return len(self._pending)
 
     def version_of(self, api: Api) -> int:

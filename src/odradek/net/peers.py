@@ -1,11 +1,12 @@
 """The other brokers, and how this one asks them: a connection for each broker and lane, made when it is needed.
 
-A lane is a connection of its own: what must not wait behind a long poll, or behind ten megabytes of records, goes on another.
-Requests of one lane are pipelined and answered in order.
+A lane is a connection of its own: what must not wait for a long poll, or for ten megabytes of records, uses
+another lane. Requests of one lane are pipelined and answered in order.
 
-There are no tasks here. The first asker makes the connection, and later callers wait for that attempt and share its
-end; when the first one is cancelled, the next goes on. Attempts that fail, or end before anything was answered, are followed by
-a pause that doubles up to a second, and is varied by chance: brokers that lost the same peer do not all come back at once.
+There are no tasks here. The first asker makes the connection, and later callers wait for that attempt and
+share its end; when the first one is cancelled, the next caller continues. Attempts that fail, or end before
+anything was answered, are followed by a pause that doubles up to a second, and is varied by chance: brokers
+that lost the same peer do not all come back at once.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class Peers:
     def forget(self, broker: BrokerId) -> None:
         """Forgets a broker that moved or died: its requests under way fail now, and the next one looks its address up again."""
         for key in [key for key in self._lanes if key[0] == broker]:
-            self._lanes.pop(key).close(f"broker {broker} is gone, or is reached elsewhere now")
+            self._lanes.pop(key).close(f"broker {broker} stopped, or has another address now")
 
     def hang_up(self, broker: BrokerId, lane: str) -> None:
         """Ends the requests under way on the lane, which are of no use any more, so that they do not hold up later ones."""

@@ -1,6 +1,7 @@
 """The replies of one connection: made in any order, written in the order of the requests (Kafka's contract).
 
-Each request that is to be answered has a slot. Replies that are ready leave through `drain` in the order of requests.
+Each request that needs a response has a slot. Replies that are ready leave through `drain` in the order of
+requests.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ Reply = Chunks | None | Awaitable[Chunks | None] | HeldReply
 
 
 class PeerError(Exception):
-    """The peer broke the protocol: the connection is closed, with one event that says why."""
+    """The peer broke the protocol: the connection is closed, with one event that has the reason."""
 
 
 class ClosedHandler:
-    """The handler of a connection that is gone."""
+    """The handler of a closed connection."""
 
     def handle(self, connection: object, frame: memoryview) -> Reply:
-        raise PeerError("the connection is gone")
+        raise PeerError("the connection is closed")
 
 
 NOT_SERVED: Final = ClosedHandler()
@@ -160,7 +161,7 @@ class ReplyQueue:
                 observer.sent(queued_s, sending_s)
 
     def give_up_from(self, failed: ReplySlot) -> None:
-        """Gives up the reply to a request, and those behind it."""
+        """Gives up the reply to a request, and all later replies."""
         while failed in self.slots:
             slot = self.slots.pop()
             if slot.pending is not None:

@@ -1,26 +1,29 @@
 """Limits the memory of large requests, in all connections together, and decides who receives next. A core: no I/O, no clock.
 
-How it works. A frame that fits into a connection's receive buffer is not counted here: small requests (heartbeats, fetches,
-metadata) never wait for large ones. A larger frame has a `Share`, from its first bytes until its request is answered, or until
-the handler says that it does not need the frame any more. A share takes from pools:
+How it works. A frame that fits into a connection's receive buffer is not counted here: small requests
+(heartbeats, fetches, metadata) never wait for large ones. A larger frame has a `Share`, from its first bytes
+until its request is answered, or until the handler does not need the frame any more. A share takes from
+pools:
 
 - `common`: everyone.
-- `ordinary`: frames up to `ORDINARY_BYTES`, and those of brokers: room that unfinished larger frames cannot take.
-- `proven`: ordinary frames of connections that have sent a large one whole before, and those of brokers: room that newcomers
-  cannot take.
+- `ordinary`: frames up to `ORDINARY_BYTES`, and brokers' frames: room that unfinished larger frames cannot
+  take.
+- `proven`: ordinary frames of connections that have sent a large one whole before, and brokers' frames: room
+  that newcomers cannot take.
 - `brokers`: frames of other brokers.
 - `largest`: as large as the largest frame that is allowed, and used by one frame at a time, the favoured one: the one that has
   waited longest when the other pools have nothing for it.
 
 Those that find no room wait, in a line for each rank: no one overtakes another that may take from the same pools.
 
-An ordinary frame takes its room at once; a larger one takes `STEP_BYTES` at a time, as its bytes arrive, so that what is
-announced and not sent costs next to nothing. Frames that have begun may fill the pools, and still no frame waits for ever: the
-favoured one can always be received whole, gives everything back when it is answered, and then the next one is favoured.
+An ordinary frame takes its room at once; a larger one takes `STEP_BYTES` at a time, as its bytes arrive, so
+that what is announced and not sent costs next to nothing. Frames that have begun may fill the pools, and
+still no frame waits without end: the favoured one can always be received whole, gives everything back when it
+is answered, and then the next one is favoured.
 
-That needs peers that send on. So while someone waits, a share that stands still is `overdue`, and its connection is ended: a
-peer that may send and sent less than `PROGRESS_BYTES` within `STALL_SECONDS`, or a large request that was not answered within
-`PARKED_SECONDS`. While nothing waits, slow peers may be slow.
+That needs peers that keep sending. So while someone waits, a share without progress is `overdue`, and its
+connection is ended: a peer that may send and sent less than `PROGRESS_BYTES` within `STALL_SECONDS`, or a
+large request that was not answered within `PARKED_SECONDS`. While nothing waits, slow peers may be slow.
 """
 
 from __future__ import annotations
@@ -258,7 +261,7 @@ class RequestBudget:
             share.marked_at, share.marked_bytes = now, share.received_bytes
 
     def overdue(self, now: float) -> Share | None:
-        """Returns the largest of the shares that stand still, if others wait. Its connection must be closed."""
+        """Returns the largest share without progress, if others wait. Its connection must be closed."""
         if not any(self._waiting):
             return None
         late = max(self._standing_still(now), key=lambda share: share.granted_bytes, default=None)

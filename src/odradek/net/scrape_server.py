@@ -187,7 +187,7 @@ class ScrapeServer:
             finally:
                 self._unread_bytes -= len(page.body)
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            pass  # the peer is gone, or takes too long: its connection ends below
+            pass  # the peer disconnected, or takes too long: its connection ends below
         finally:
             writer.transport.abort()
 

@@ -42,7 +42,7 @@ _EVERY_IPV6: Final = "::"
 
 
 class ListenError(OdradekError):
-    """A listener could not be opened; the message says which, why, and what to do."""
+    """A listener could not be opened; the message names it, the reason, and a remedy."""
 
 
 class Server:
@@ -56,7 +56,8 @@ class Server:
         now: Callable[[], float],
         turns: Turns | None = None,
     ) -> None:
-        """`turns` are those of the handler's own work: connections with many requests queue for them, too."""
+        """`turns` are shared with the handler's own work: connections with many requests queue for them,
+        too."""
         self._handler = handler
         self.limits = limits
         self.now = now
@@ -87,7 +88,7 @@ class Server:
         self._drained_from_bytes = 0
         self._watching: asyncio.TimerHandle | None = None
         self.watch_due_s = 0.0
-        """The time when the event loop should next check for peers that stand still."""
+        """The time when the event loop should next check for peers without progress."""
         self._admitting: asyncio.Handle | None = None
         self._incoming: memoryview | None = None
         """A buffer that the TLS of all connections shares."""
@@ -223,7 +224,7 @@ class Server:
             assert isinstance(share.owner, Connection)
             share.owner.room_granted()
 
-    # -- peers that stand still
+    # -- peers without progress
 
     def watch(self) -> None:
         """Checks a connection from now on that is paused, waits for room, or holds bytes that its peer does not read."""
@@ -233,13 +234,14 @@ class Server:
             self._watching = loop.call_at(self.watch_due_s, self.end_hangups)
 
     def end_hangups(self) -> None:
-        """Closes connections of peers that stood still for too long, unless the event loop itself did."""
+        """Closes connections of peers that made no progress for too long, unless the event loop itself was
+        blocked."""
         self._watching = None
         now = self.now()
         for connection, how in self.hangups.check(now):
             connection.hung_up(how)
         if asyncio.get_running_loop().time() - self.watch_due_s > _WATCH_SECONDS:
-            self.requests.excuse(now)  # the loop itself stood still, and peers could not do anything
+            self.requests.excuse(now)  # the loop itself was blocked, and peers could not do anything
         else:
             self._end_overdue_requests(now)
             self._end_unread_answers(now)

@@ -47,7 +47,7 @@ class ServingGate:
         self.pipeline: int | None = None
         """The pipeline of the requests that wait for their answers."""
         self.is_of_broker = False
-        """The requests that wait are those of another broker, which overlap with any other."""
+        """True if the requests that wait come from another broker: they overlap with any other."""
         self._mute: asyncio.TimerHandle | None = None
         self._turn: asyncio.Future[None] | None = None
         """The connection's turn in the queue of connections with much work."""
@@ -99,7 +99,7 @@ class ServingGate:
             then()
 
     def close(self) -> None:
-        """Ends what it waits for: the connection is gone, and `then` is not called any more."""
+        """Ends the wait: the connection is lost, and `then` is not called any more."""
         if self._mute is not None:
             self._mute.cancel()
         if self._turn is not None:

@@ -6,9 +6,10 @@ because asyncio's encrypts whatever it is given at once, whether or not the peer
 transport takes them, in pieces, with turns in between; what waits is counted; and it runs over any transport, the simulator's
 and uvloop's included.
 
-The handshake has a deadline. Bytes that are no TLS are noticed before anything is made of them. Renegotiation, compression
-and early data are off (`security/tls/contexts.py`). A peer that ends the stream without TLS's own goodbye is treated like
-one that said it: frames have lengths, so nothing is mistaken for whole.
+The handshake has a deadline. Bytes that are no TLS are noticed before anything is made of them.
+Renegotiation, compression and early data are off (`security/tls/contexts.py`). A peer that ends the stream
+without TLS's close_notify is treated like one that sent it: frames have lengths, so a truncated frame is
+never taken for a whole one.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _AGAIN: Final = (ssl.SSLWantReadError, ssl.SSLWantWriteError, ssl.SSLSyscallErro
 
 
 class TlsFailure(Exception):
-    """The error of a connection whose TLS could not be agreed; the message says why.
+    """The error of a connection whose TLS handshake failed; the message has the reason.
 
     `code`: OpenSSL's name of the problem, "" where it named none. `verify_code`: OpenSSL's number of what is wrong with the
     peer's certificate."""

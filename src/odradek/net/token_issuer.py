@@ -22,7 +22,7 @@ TIME_USED: Final = 0.8
 _ANSWER_BYTES_MAX: Final = 1 << 20
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 _PASSING: Final = (408, 429)
-"""HTTP statuses after which a later request may succeed, in addition to those of 500 and more."""
+"""HTTP statuses after which a later request may succeed, in addition to 500 and more."""
 
 
 class IssuerUnavailable(OdradekError):

@@ -3,8 +3,9 @@
 A connection whose peer does not read is not served, so it holds what was written to it last, and no more. What is sent from a
 mapping of a file (decision 0008) costs no memory and is not counted.
 
-Fetches ask for `room_bytes` before they read. Near the limit they get a small piece each, so that those who read go on, and the
-peers that stand still while others have too little room are `stuck`: they pay, alone, with their connections.
+Fetches ask for `room_bytes` before they read. Near the limit they get a small piece each, so that peers that
+read continue. Peers that make no progress while others have too little room are `stuck`: only they lose their
+connections.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class UnreadAnswers:
             self.counters.peak_bytes = self.held_bytes
 
     def forget(self, connection: object) -> None:
-        """Forgets a connection whose peer has taken everything, or is gone."""
+        """Forgets a connection whose peer has read everything, or disconnected."""
         unread = self._unread.pop(connection, None)
         if unread is not None:
             self.held_bytes -= unread.bytes_held

@@ -27,7 +27,7 @@ class WaitingTicket(Ticket[R]):
 
 
 def answer_request(reply: DeferredReply[object]) -> None:
-    """Answers the request, unless its waiter has gone."""
+    """Answers the request, unless its waiter was cancelled."""
     if isinstance(reply.ticket, WaitingTicket) and not reply.ticket.response.done():
         reply.ticket.response.set_result(reply.response)
 
@@ -69,8 +69,8 @@ def release_when(
 ) -> None:
     """Releases `waiting` once `committed` is done. If it fails, calls `lost`, and refuses them.
 
-    A log may stand still for as long as a partition of the network lasts. Waiters are refused after `patience_seconds`, to ask
-    again: what was written counts all the same, once it is durable.
+    A log may make no progress for as long as a network partition lasts. Waiters are refused after
+    `patience_seconds`, to ask again: the written records still count, once they are durable.
     """
 
     def too_late() -> None:
@@ -90,7 +90,7 @@ def release_when(
                 held_outcome.release()
             return
         reason = error if isinstance(error, KafkaError) else _LOST
-        lost(reason)  # first: those who are refused may ask again at once
+        lost(reason)  # first: refused callers may ask again at once
         for held_outcome in waiting:
             held_outcome.refuse(reason)
 

@@ -33,8 +33,9 @@ class ShardLog(Protocol):
         """Raises the errors of `append`: the log is offline, its disk is full, or others lead."""
 
     def call_after_flush(self, call: Callable[[], None]) -> bool:
-        """Calls `call` when the flush under way has ended: what is appended before that would wait for the next one all the
-        same. Returns False, and never calls, where there is none, or where an append waits for something else."""
+        """Calls `call` when the flush under way has ended: what is appended before that would wait for the
+        next one anyway. Returns False, and never calls, where there is none, or where an append waits for
+        something else."""
 
     def append(self, batch: bytearray, *, now_ms: int) -> int:
         """Appends one batch; returns the offset of its last record."""

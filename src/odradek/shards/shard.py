@@ -44,8 +44,8 @@ _REPLAYS_A_TURN: Final = 2_000
 _RELOAD_SECONDS: Final = 1.0
 _TICK_AGAIN_SECONDS: Final = 1.0
 _TURN_SECONDS_MAX: Final = 0.01
-"""The longest time for which records wait for the end of a flush before they are appended. A slow disk loses no time by it, and
-the wait for one that stands still is bounded from then on."""
+"""The longest time for which records wait for the end of a flush before they are appended. A slow disk loses
+no time by it, and the wait for one without progress is bounded from then on."""
 PATIENCE_SECONDS: Final = 30.0
 """How long a reply may be held unless another limit is set: as long as most clients wait for one."""
 
@@ -114,8 +114,9 @@ class Shard(Generic[M]):
         return released
 
     def execute_deferred(self, operation: Callable[[M, Moment, Ticket[R]], Outcome[None]]) -> PromptFuture[R]:
-        """Runs an operation whose response comes with its outcome, or that of a later one, for the ticket that it is given.
-        Raises as `execute`; the response raises what refuses the outcome, and what ends the machine that keeps the ticket."""
+        """Runs an operation whose response comes with its outcome, or with a later one's, for the ticket that
+        it gets. Raises as `execute`; the response raises what refuses the outcome, and what ends the machine
+        that keeps the ticket."""
         ticket: WaitingTicket[R] = WaitingTicket()
         outcome = self._decided(lambda machine, now: operation(machine, now, ticket))
         self._hold(outcome, ticket.response, is_deferred=True)
@@ -195,7 +196,8 @@ class Shard(Generic[M]):
             self._write_alone(outcome, now)
 
     def _in_this_turn(self, outcome: Outcome[object], now: Moment) -> bool:
-        """Returns whether the records join those of others in a turn; not those that are too many for any turn."""
+        """Returns whether the records join other operations' in a turn; records that are too many for any
+        turn do not."""
         if self._turn is not None and self._turn.try_append(outcome.records, now.wall_ms):
             return True
         turn = OutcomeOrder(self.batch_bytes_max)
@@ -254,7 +256,7 @@ class Shard(Generic[M]):
             if not isinstance(error, KafkaError):
                 _log.exception("shard_not_written", shard=self._name)
                 error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._name}: {error!r}")
-            self._restart(error)  # first: those who are refused may ask again at once
+            self._restart(error)  # first: refused callers may ask again at once
             for held_outcome in ending.waiting:
                 held_outcome.refuse(error)
             return
@@ -262,7 +264,7 @@ class Shard(Generic[M]):
             self._release_when(committed, ending.waiting)
         elif turn is not None:
             _release(ending.waiting)
-        else:  # the caller is in the middle of an operation, and those who are answered may ask again at once
+        else:  # the caller is in the middle of an operation, and answered clients may ask again at once
             asyncio.get_running_loop().call_soon(_release, ending.waiting)
 
     def _release_when(self, committed: asyncio.Future[None], waiting: Sequence[HeldOutcome]) -> None:

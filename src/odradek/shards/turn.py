@@ -13,7 +13,7 @@ from odradek.shards.held import HeldOutcome
 from odradek.shards.outcome import NewRecord
 
 _RECORD_BYTES_MAX: Final = 48
-"""The most bytes that a record has beside its key and value: seven varints."""
+"""The most bytes that a record has in addition to its key and value: seven varints."""
 _BATCH_BYTES: Final = 61
 
 

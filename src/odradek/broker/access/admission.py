@@ -1,4 +1,5 @@
-"""The state of one request at the gate: what goes on to its handler, and what is added to its answer afterwards."""
+"""The state of one request at the gate: what its handler receives, and what is added to its response
+afterwards."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def authorizer_of(config: AccessConfig, originals: Mapping[str, str]) -> Authori
 
 
 def update_acls(authorizer: Authorizer, image: ClusterImage) -> None:
-    """Replaces the authorizer's ACLs by those of the image."""
+    """Replaces the authorizer's ACLs by the image's."""
     if isinstance(authorizer, AclAuthorizer):
         authorizer.update(image.acls)
 

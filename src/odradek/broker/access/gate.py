@@ -1,10 +1,11 @@
 """The gate: what a request may do is decided before its handler sees it, by the table of access rules (`protocol/access.py`).
 
-How it works. The rules of an API and a version are made into steps once. A step looks at one field: it refuses the request,
-takes elements out of an array, or notes what is to be left out of the answer. The handler serves what is left, and does not
-know; its answer is completed with those that were refused, in the form of `requests/refused_answers.py`. What the table cannot
-say is in `particular.py`, one function for each such API. Where access may end while a request is served (Fetch, ShareFetch),
-the handler itself asks `context.access`.
+How it works. The rules of an API and a version are made into steps once. A step looks at one field: it
+refuses the request, takes elements out of an array, or notes what the response must leave out. The handler
+serves the remaining elements and does not know about the others; the refused elements are added to its
+response, in the form of `requests/refused_answers.py`. Rules that the table cannot express are in
+`particular.py`, one function for each such API. Where access may end while a request is served (Fetch,
+ShareFetch), the handler itself asks `context.access`.
 
 Without an authorizer there is no gate, and nothing here runs. Steps yield after each element, so that a request that names
 100,000 topics takes turns with others.
@@ -241,7 +242,7 @@ def _remove_denied(
         if by_id:
             topic = image.topics_by_id.get(name)
             if topic is None:
-                continue  # the handler says that there is none
+                continue  # the handler reports an unknown topic
             name = topic.name
         if name is None or (rule.when and not conditions.of_element(rule.when, admission, element)):
             continue

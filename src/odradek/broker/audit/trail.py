@@ -1,10 +1,10 @@
 """The record of what was done on this broker: events are queued where they happen, and written by a task of their own.
 
-The queue has bounds, in events and in bytes. An event that finds it full is lost, and one that no sink takes for
-`PATIENCE_SECONDS`: a topic that was just made has no leader yet, and one whose leader has died none for a while. A sink that
-finds events themselves wrong, too large say, is offered each half of them alone: what it refuses then is lost at once, and
-holds up nothing behind it. How many were lost is an event itself, as soon as one can be written again, and a counter of the
-broker (`lost_count`).
+The queue has bounds, in events and in bytes. An event that finds it full is lost, and one that no sink takes
+for `PATIENCE_SECONDS`: a topic that was just made has no leader yet, and one whose leader has died none for a
+while. A sink that refuses the events themselves, for example because they are too large, is offered each half
+of them alone: what it refuses then is lost at once, and does not delay later events. How many were lost is an
+event itself, as soon as one can be written again, and a counter of the broker (`lost_count`).
 
 Events stay in the queue until their outcome is known. So one may be written twice, when a write is cut short.
 """
@@ -101,7 +101,7 @@ class AuditTrail:
         return event.clipped()
 
     def note(self, event: AuditEvent) -> None:
-        """Keep an event, if the rules say so."""
+        """Keep an event, if the rules match it."""
         if not self.rules.keeps(event, self._runtime.entropy.uniform):
             return
         config, held_bytes = self._config(), event.held_bytes
@@ -161,7 +161,7 @@ class AuditTrail:
             self._queued_bytes -= event.held_bytes
         settled = list(
             zip(events, outcomes, strict=False)
-        )  # the last outcome may be that of the event of kind lost
+        )  # the last outcome may belong to the event of kind lost
         self.written_count += outcomes.count(_Outcome.TAKEN)
         unfit = sum(outcome is _Outcome.UNFIT for _, outcome in settled)
         self._lose(unfit)
@@ -214,7 +214,7 @@ class AuditTrail:
             return [_Outcome.UNFIT]
         middle = len(offered) // 2
         older = await self._offer_to(sink, offered[:middle], is_known=is_known)
-        if _Outcome.LATER in older:  # the others keep their place behind them
+        if _Outcome.LATER in older:  # the others stay in the queue after them
             return [*older, *[_Outcome.LATER] * (len(offered) - middle)]
         return [*older, *await self._offer_to(sink, offered[middle:], is_known=is_known)]
 

@@ -70,7 +70,7 @@ class DiskIdentity:
         session_timeout_s: float = 0.0,
         security: Callable[[], OutgoingSecurity | None] = lambda: None,
     ) -> None:
-        """`incarnation` is what this process says when it is asked who it is. `session_timeout_s` is the registry's."""
+        """`incarnation` is this process's answer to IdentifyBroker. `session_timeout_s` is the registry's."""
         self._runtime = runtime
         self._incarnation = incarnation
         self._session_timeout_s = session_timeout_s
@@ -130,8 +130,8 @@ class DiskIdentity:
         return await former.gone()
 
     async def claim(self) -> DiskClaim:
-        """Returns the step for the registration of a life: a new one begins, or the one that goes on is still what the
-        record names."""
+        """Returns the step for the registration of a life: a new one begins, or the current one is still what
+        the record names."""
         async with self._is_raising:
             return self._pending or await self._next(is_clean=False)
 
@@ -169,7 +169,7 @@ class DiskIdentity:
     async def _next(self, *, is_clean: bool) -> DiskClaim:
         """Returns the next generation; the disks note it first. One that cannot keeps the generation that it has.
 
-        As long as the disks do not say what was lost, the record must: then it stays as it is.
+        While the disks do not record what was lost, the registry's record must: then it stays as it is.
         """
         if self._directories.owes_evidence:
             after = KnownBroker(broker_id=self._me, directories=self._known, is_clean=False)
@@ -197,7 +197,7 @@ class DiskIdentity:
                 directories[directory.directory_id] = before
             else:
                 directories[directory.directory_id] = Generation(before.number + 1, token)
-        # What was on a directory that is gone is noted elsewhere by now. But one that is offline may come back.
+        # What was on a deleted directory is noted elsewhere by now. But an offline directory may come back.
         offline = (
             {}
             if all_online

@@ -1,7 +1,8 @@
 """A broker to whom, or from whom, a connection broke: is it dead? If nothing listens at its address any more, it is.
 
-A refused connection comes from the system that the broker ran on: the process is gone, or has closed its listener to stop. No
-answer at all says nothing. So one look is enough, unless it comes while the process is being taken apart. Two things follow.
+A refused connection comes from the system that the broker ran on: the process has ended, or has closed its
+listener to stop. A timeout proves nothing. So one look is enough, unless it comes while the process is being
+taken apart. Two things follow.
 
 The controller takes the broker's registration away, and need not wait for its session to end. Fencing a live broker by mistake
 would cost an election and no record.
@@ -35,8 +36,8 @@ class FailureDetector:
     """Finds out whether a broker died when a connection to it broke. Used on the event loop. `fence` takes the registration
     from an incarnation (id, epoch), if this broker is the controller.
 
-    `epoch_of` says which incarnation of a broker the image knows; None when it knows none. `looked` is called after each
-    look."""
+    `epoch_of` returns the incarnation of a broker in the image; None without one. `looked` is called after
+    each look."""
 
     def __init__(
         self,
@@ -102,7 +103,7 @@ class FailureDetector:
         _log.warning("broker_is_dead", broker=broker, epoch=epoch, reason="its listener refuses connections")
         try:
             await self._fence(broker, epoch)
-        except KafkaError as error:  # the session ends all the same
+        except KafkaError as error:  # the session ends anyway
             _log.info("broker_not_fenced", broker=broker, reason=error.message)
 
 

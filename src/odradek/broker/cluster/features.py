@@ -1,10 +1,10 @@
 """The features of the cluster and their levels (KIP-584): what ApiVersions tells clients and UpdateFeatures may change.
 
-A level says which protocol clients and broker speak, whatever versions of the APIs there are: a client of KIP-890 does so if
-`transaction.version` is at 2. Only features whose APIs this broker serves are supported. `metadata.version` has one level, that
-of the Kafka release whose API this is: there is no metadata log here whose format could change. Eligible leader replicas are
-always on. `kraft.version` may be raised, as `kafka-features upgrade --release-version` does: the quorum stays the controller
-alone.
+A level selects the protocol that clients and broker speak, whatever versions of the APIs there are: clients
+use KIP-890 if `transaction.version` is at 2. Only features whose APIs this broker serves are supported.
+`metadata.version` has one level, the level of the Kafka release whose API this is: there is no metadata log
+here whose format could change. Eligible leader replicas are always on. `kraft.version` may be raised, as
+`kafka-features upgrade --release-version` does: the quorum stays the controller alone.
 """
 
 from __future__ import annotations

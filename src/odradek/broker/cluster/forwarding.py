@@ -103,7 +103,7 @@ class Forwarding:
             else:
                 await asyncio.sleep(RETRY_SECONDS)  # it is away, or an election is under way
             if has_gone():
-                _log.info("request_not_forwarded", reason="the asker has gone")
+                _log.info("request_not_forwarded", reason="the client disconnected")
                 return None
         return None
 

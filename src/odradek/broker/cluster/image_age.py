@@ -1,6 +1,6 @@
 """Limit of the age of this broker's cluster image where access rules decide: `odradek.access.max.age.ms`.
 
-A rule that is removed must not count for ever at a broker that is cut off and does not learn of it. Half of the time is for
+A broker that is cut off must not apply a removed rule without a time limit. Half of the time is for
 the way from the registry to the controller, which confirms its office, and half for the way from the controller to this
 broker. A broker over its half serves super users only. A controller over its half gives no image.
 """
@@ -38,6 +38,6 @@ class ImageAge:
 
 
 def bounded_age(config: AccessConfig, now: Callable[[], float]) -> ImageAge | None:
-    """Returns the bounded age of the image; None where no access rules decide, or where they count for ever."""
+    """Returns the bounded age of the image; None where no access rules decide, or where they never expire."""
     max_ms = config.odradek_access_max_age_ms
     return ImageAge(now, max_s=max_ms / 1000) if max_ms and config.authorizer_class_name else None

@@ -202,7 +202,8 @@ class ClusterLink:
 
     @property
     def dead(self) -> frozenset[BrokerId]:
-        """Brokers of the image that have died since, as far as this one saw: the next image, or the one after, says so."""
+        """Brokers of the image that have died since, as far as this one saw: the next image, or the one
+        after, shows it."""
         return frozenset() if self.failure_detector is None else self.failure_detector.dead()
 
     @property

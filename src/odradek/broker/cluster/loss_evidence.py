@@ -1,8 +1,9 @@
 """Conclusions about a replica from the cluster's state, the registry's record of the broker's disks, and the disks.
 
-One table, in `judged`. Its rule: a replica that the cluster counts on (it is in the ISR, or eligible) and that is not what it
-was never leads. Where others have the records it goes on with what is left, and fetches the rest; where no one has, it is
-offline until a person brings the disk back or accepts the loss. Only a log of which nothing says that it was ever made is made.
+One table, in `judged`. Its rule: a replica that the cluster counts on (it is in the ISR, or eligible) and
+that is not what it was never leads. If other replicas have the records, it keeps what is left and fetches the
+rest; if none has them, it is offline until an operator brings the disk back or accepts the loss. A log is
+created only if there is no evidence that it existed before.
 """
 
 from __future__ import annotations
@@ -52,9 +53,10 @@ def judged(
     forgot: bool = False,
     findings: DiskFindings = ALL_THERE,
 ) -> LossFinding:
-    """Decides whether a partition's log on this broker lost records. `is_new`: the partition came to this broker in this
-    life. `was_held`: something on its disks says that its log was made. `is_on_older`: its log is in a directory that is an
-    older copy. `forgot`: its records were acknowledged before they were on the disk, and the machine lost its memory."""
+    """Decides whether a partition's log on this broker lost records. `is_new`: the partition came to this
+    broker in this life. `was_held`: its disks have evidence that its log was created. `is_on_older`: its log
+    is in a directory that is an older copy. `forgot`: its records were acknowledged before they were on the
+    disk, and the machine lost its memory."""
     safe = {*state.isr, *state.eligible}
     others_have_it = bool(safe - {me})
     lack = "its log directory is an older copy of what this broker had" if is_on_older else None
@@ -82,7 +84,7 @@ def judged(
 
 
 ACCEPTED: Final = LossFinding(repairable=True, if_absent=MissingLogAction.MAKE)
-"""Someone accepted the loss: the replica goes on with what there is."""
+"""An operator accepted the loss: the replica continues with the records that it has."""
 
 
 def is_loss_accepted(state: PartitionImage, me: BrokerId) -> bool:

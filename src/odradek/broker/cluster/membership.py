@@ -4,7 +4,7 @@ follower of the current one.
 Tasks, each woken by what happens and otherwise asleep:
 
 - *registering*: the registration is made again, under a new epoch, when the session ended or the controller took the node away;
-- *standing*: the election (`registry/election.py`), which begins and ends the time of a `Controller` here;
+- *election*: the candidacy (`registry/election.py`), which begins and ends the time of a `Controller` here;
 - *following*: the controller, here or elsewhere, gets this broker's report and is asked for news. What another broker's
   controller tells is applied, and the next question acknowledges it; what our own does is applied as it happens;
 - *reporting*: the controller learns at once of replicas that went offline, or came back.
@@ -146,8 +146,8 @@ class ClusterMembership:
         report: Report,
         identity: JoiningDisk | None = None,
     ) -> None:
-        """Registers, and begins to be a candidate for controller and to follow the current one. Raises what is in the way of
-        the registration."""
+        """Registers, becomes a candidate for controller, and follows the current controller. Raises the error
+        that prevents the registration."""
         self._registration, self._load_controller, self._report = registration, load_controller, report
         self._identity = identity
         self.failed = asyncio.get_running_loop().create_future()
@@ -282,7 +282,7 @@ class ClusterMembership:
             self.failed.set_exception(error)
         self._wake()
 
-    # -- standing
+    # -- election
 
     async def _become_controller(self, term: Term) -> None:
         """Controller failover: this broker was elected, and loads the state that the last controller left."""
@@ -373,8 +373,8 @@ class ClusterMembership:
         return requested_s, -1 if self.controller is None else self.controller.latest.version
 
     async def _confirm_age(self, response: SyncAnswer, requested_s: float, decided_version: int) -> None:
-        """What was answered is applied: the image is as new as the question. That of a controller here is as new as the
-        registry's word that it is in office."""
+        """The response is applied, so the image is as new as the request. If the controller is here, the
+        image is as new as the registry's confirmation of its term."""
         if self._image_age is None:
             return
         image, own = self._cluster.image, self.controller
@@ -490,8 +490,8 @@ class ClusterMembership:
             self._cluster.changed()
 
     async def _report_failed(self, controller: BrokerId, error: OdradekError) -> None:
-        """Handles a controller that sends no news: it is gone or deposed, moved to another address, or does not know this
-        broker."""
+        """Handles a controller that sends no updates: it stopped or was deposed, moved to another address, or
+        does not know this broker."""
         code = error.code if isinstance(error, KafkaError) else None
         if code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
             self._unregistered.set()
@@ -503,8 +503,9 @@ class ClusterMembership:
                 await self._locate(controller, is_dead=refuses)
 
     async def _locate(self, broker: BrokerId, *, is_dead: bool) -> None:
-        """Looks up the controller's addresses in its registration. If it refuses connections there, its process is gone: its
-        office and its registration are deleted without waiting for the end of its session.
+        """Looks up the controller's addresses in its registration. If it refuses connections there, its
+        process has ended: its office and its registration are deleted without waiting for the end of its
+        session.
         """
         await self._registry.sync()
         epoch = await self._registry.get(CONTROLLER_EPOCH)

@@ -150,7 +150,7 @@ class RequestBatcher(Generic[Q, A]):
         keys: set[Hashable] = set()
         for entry in self._waiting.pop(broker, ()):
             key = self._key(entry[0])
-            if entry[1].done():  # the asker is gone
+            if entry[1].done():  # the caller was cancelled
                 continue
             if key in keys or len(taken) >= _TOGETHER_MAX:
                 left.append(entry)

@@ -5,8 +5,9 @@ from the same files, but not from a copy elsewhere. So before a broker takes ove
 the process at the registered address:
 
 - it answers that it is this broker, and it is not this very process: it keeps its place, and we must not start;
-- the connection is refused, or something else answers there (this process, say, on the port that its former life had): the
-  former life is dead, and its registration is taken over at once. But a disk that is known to be an older copy waits;
+- the connection is refused, or something else answers there (for example this process, on the port that its
+  former life had): the former life is dead, and its registration is taken over at once. But a disk that is
+  known to be an older copy waits;
 - there is no answer: we wait for the end of its session, which the registry sees to.
 
 A registration with the id of another data directory is of this broker before its disk was lost, or of a broker that was given
@@ -105,7 +106,7 @@ class PreviousIncarnation:
                 )
                 was_logged = True
             if self._runtime.clock.monotonic() - began > self._wait_s_max:
-                raise self._duplicate(other, "its session goes on, though it does not answer")
+                raise self._duplicate(other, "its session is alive, though it does not answer")
             await asyncio.sleep(_LOOK_SECONDS)
             await self._registry.sync()
         return None

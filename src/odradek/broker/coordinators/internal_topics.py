@@ -1,7 +1,8 @@
 """The topics of coordinators: how each is made, with how many partitions and copies.
 
-An internal topic is made when its first coordinator is asked for, with as many partitions as its setting says. From then on the
-topic itself says how many there are: a key's shard never moves because a setting changed.
+An internal topic is made when its first coordinator is asked for, with the number of partitions in its
+setting. From then on the topic itself determines the number: a key's shard never moves because a setting
+changed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _SEGMENT_BYTES_MIN: Final = 1 << 20
 
 
 def segment_bytes(setting: int) -> str:
-    """Returns an internal topic's `segment.bytes`: what its broker setting says, but at least what a topic may have."""
+    """Returns an internal topic's `segment.bytes`: its broker setting, but at least a topic's minimum."""
     return str(max(setting, _SEGMENT_BYTES_MIN))
 
 
@@ -75,9 +76,9 @@ async def create_internal_topic(
 
 
 def _replicas(topic: InternalTopic, config: BrokerConfig, broker_count: int) -> int:
-    """Returns the replication factor of the setting. A single broker makes do with one replica, since everything waits for the
-    topic; a cluster with too few brokers does so, too, unless the setting was set: a broker may just be down, and the topic
-    would never get its copies (COORDINATOR_NOT_AVAILABLE, as in Kafka)."""
+    """Returns the replication factor of the setting. A single broker uses one replica, since everything waits
+    for the topic; a cluster with too few brokers does so, too, unless the setting was set: a broker may just
+    be down, and the topic would never get its copies (COORDINATOR_NOT_AVAILABLE, as in Kafka)."""
     wanted = topic.replication_factor(config)
     is_set = topic.replication_factor_key in config.originals
     setting = f"{topic.replication_factor_key}={wanted}"

@@ -56,8 +56,8 @@ class RemoteVerification:
         self._gathered.close()
 
     async def verify(self, coordinator: BrokerId, question: VerificationQuestion) -> Codes:
-        """Asks the coordinator again while the producer's last transaction gets its markers: a client goes on at once, and
-        that takes less than its own next attempt."""
+        """Asks the coordinator again while the producer's last transaction gets its markers: the client
+        continues at once, which takes less time than its own retry."""
         config = self._config()
         pause_seconds = config.transaction.add_partitions_to_txn_retry_backoff_ms / 1000
         left_seconds = config.transaction.add_partitions_to_txn_retry_backoff_max_ms / 1000

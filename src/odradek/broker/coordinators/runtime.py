@@ -140,8 +140,8 @@ class _Count:
 
 
 class CoordinatorRuntime:
-    """The coordinators of this broker, by kind: groups, transactions, share state. Used on the event loop only. `app.py`
-    says which kinds to expect before the logs are opened."""
+    """The coordinators of this broker, by kind: groups, transactions, share state. Used on the event loop
+    only. `app.py` registers the kinds before the logs are opened."""
 
     def __init__(self) -> None:
         self.send_to_peer: SendToPeer = no_peers

@@ -1,4 +1,5 @@
-"""Creates the internal topics of streams groups: repartition and changelog topics, as the topologies of their members say.
+"""Creates the internal topics of streams groups: repartition and changelog topics, as their members'
+topologies define them.
 
 A heartbeat does not wait for it. The members learn with a later heartbeat that their topics are there, or why not.
 """

@@ -1,4 +1,4 @@
-"""The partitions that a transaction's end is written into: those that this broker leads, and those of others.
+"""The partitions that a transaction's end is written into, whether this broker or another one leads them.
 
 `ClusterMarkers` knows who leads. The port is `Markers`, with two adapters: `LocalMarkers` here, and RemoteMarkers for others.
 """

@@ -1,6 +1,7 @@
 """Verification of producers' writes with the transaction's coordinator, on any broker (KIP-890).
 
-The port is `TransactionVerifier`: a TransactionCoordinator of this broker, or RemoteVerification for those of others.
+The port is `TransactionVerifier`: a TransactionCoordinator of this broker, or RemoteVerification for other
+brokers' coordinators.
 """
 
 from __future__ import annotations

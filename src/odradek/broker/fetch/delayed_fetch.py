@@ -20,7 +20,7 @@ MARK_DELAY_S: Final = 0.005
 
 
 MakeAnswer = Callable[[], FetchResponse | Coroutine[object, None, FetchResponse]]
-"""A coroutine where the disk has to be waited for: another thread does that."""
+"""Returns the response, or a coroutine if a read must wait for the disk: another thread does that."""
 
 
 class _DelayedFetch:
@@ -106,7 +106,7 @@ class FollowerWaiting(_DelayedFetch):
 
     It does so in the loop's next round, not in the middle of an append: what else is appended in this one goes with it.
 
-    A follower that asks for something else on the same connection has something new to say, and is answered at once.
+    A follower that sends another request on the same connection has something new, and is answered at once.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class FollowerWaiting(_DelayedFetch):
         has_news: bool = False,
     ) -> None:
         """`known`: the high watermarks that the follower knows; `nothing`: the response when nothing happened; `has_news`:
-        there is something to say already, no more urgent than such a mark."""
+        there is news already, no more urgent than a high watermark."""
         self._nothing = nothing
         self._all_bytes = missing_bytes
         super().__init__(known, make_answer, wait_s=wait_s)

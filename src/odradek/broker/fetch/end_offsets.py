@@ -1,4 +1,4 @@
-"""End offsets of partitions, both of those that this broker leads and of those of other leaders.
+"""End offsets of partitions, whether this broker or another one leads them.
 
 A record with acks=1 is acknowledged before it is readable: readers see it when it is on disk, about a millisecond later
 (decision 0002). In Kafka a leader without followers in sync shows it at once. So an answer that depends on the end of a

@@ -1,9 +1,10 @@
 """Reads the partitions of a fetch, within its limits.
 
-A consumer reads below the high watermark, or with read_committed below the last stable offset, of a leader or, when it is new
-enough to know of this, of a follower, whose marks may be behind (KIP-392). A follower reads up to the end of the leader's log.
-By the offset that it reads from it says what it has made durable. No quota and no limit on what clients leave unread holds it
-back, for what it has not got is not acknowledged either. That limit is one of memory: a large read, which is sent from a
+A consumer reads below the high watermark, or with read_committed below the last stable offset, of a leader
+or, when it is new enough to know of this, of a follower, whose high watermark and last stable offset may be
+lower (KIP-392). A follower reads up to the end of the leader's log. The offset that it reads from tells the
+leader what it has made durable. No quota and no limit on what clients leave unread holds it back, for what it
+has not got is not acknowledged either. That limit is one of memory: a large read, which is sent from a
 mapping of the file, is found however much others leave unread.
 """
 
@@ -183,7 +184,7 @@ class FetchReader:
         if not name:
             topic = self._broker.image.topics_by_id.get(key.topic_id)
             if topic is None:
-                return  # it is said that there is none
+                return  # the response reports an unknown topic
             name = topic.name
         if not access.may(AclOperation.READ, AclResourceType.TOPIC, name):
             raise KafkaError(
@@ -403,7 +404,8 @@ def preferred_replica(
 ) -> BrokerId | None:
     """Returns a follower in the consumer's rack that has the offset and is in sync; None when it should stay with this leader.
 
-    One that lags would be chosen again and again, and the consumer would fall behind with it. Of several the one that has most.
+    A follower that lags would be chosen again and again, and the consumer would lag with it. Of several
+    followers, the one with the highest end offset is chosen.
     """
     followers = partition.leader().followers
     if not rack or not followers or partition.state is None:

@@ -1,7 +1,8 @@
 """One file per API. `Handlers` is what this broker serves; ApiVersions and the dispatcher read it.
 
-A handler's module is imported when its API is asked for the first time: a broker that starts imports none of them. Those of
-`DATA_PATH` are imported soon after the start, so that producers and consumers are served even when no file can be opened.
+A handler's module is imported when its API is asked for the first time: a broker that starts imports none of
+them. The modules of `DATA_PATH` are imported soon after the start, so that producers and consumers are served
+even when no file can be opened.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def logger_resource(broker: BrokerContext, name: str) -> None:
     if name != str(broker.config.server.node_id):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"broker {name!r} is unknown here: the loggers are those of {broker.config.server.node_id}",
+            f"broker {name!r} is unknown here: the loggers belong to broker {broker.config.server.node_id}",
         )
 
 
@@ -158,7 +158,7 @@ async def each_once(turn: Turn, resources: Sequence[R]) -> list[tuple[R, ErrorCo
 
 
 async def alter(broker: BrokerContext, kind: int, name: str, change: Change, *, validate_only: bool) -> None:
-    """Carry out a change of one resource's settings, or raise a `KafkaError` that says why not."""
+    """Carry out a change of one resource's settings, or raise a `KafkaError` with the reason."""
     if kind == TOPIC:
         if not name:
             raise KafkaError(

@@ -62,7 +62,8 @@ def member_of(broker: BrokerContext, requested: AcknowledgementTask) -> ShareSes
 def session_of(
     broker: BrokerContext, key: ShareSessionKey, epoch: int, connection: Connection
 ) -> ShareSession:
-    """Returns the session that goes on, or ends, with this request. SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH."""
+    """Returns the session that this request continues or closes. SHARE_SESSION_NOT_FOUND,
+    INVALID_SHARE_SESSION_EPOCH."""
     session = broker.shares.sessions.find(key)
     if epoch != CLOSING:
         session.advance(epoch)
@@ -143,7 +144,7 @@ def check_readable(broker: BrokerContext, access: Access | None, read_partition:
     """Raises TOPIC_AUTHORIZATION_FAILED. Called each time: access may end while a session lasts."""
     topic = None if access is None else broker.image.topics_by_id.get(read_partition[0])
     if access is None or topic is None:
-        return  # of a topic that is not there the caller says so
+        return  # the caller reports an unknown topic
     if not access.may(AclOperation.READ, AclResourceType.TOPIC, topic.name):
         raise KafkaError(
             ErrorCode.TOPIC_AUTHORIZATION_FAILED,

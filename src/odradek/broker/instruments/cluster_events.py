@@ -78,7 +78,7 @@ class LoginFigures:
         (self.done if attempt.reason is None else self.failed)[attempt.listener] += 1
 
     def families(self, failed_handshakes: Counter[str]) -> list[Family]:
-        """Returns the families of logins. `failed_handshakes`: those of TLS, by listener."""
+        """Returns the families of logins. `failed_handshakes`: failed TLS handshakes by listener."""
         prefix = "kafka_server_socket_server_metrics_"
         done = counter(f"{prefix}successful_authentication", "Logins of clients.")
         failed = counter(f"{prefix}failed_authentication", "Logins and TLS handshakes that failed.")

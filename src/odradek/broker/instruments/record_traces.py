@@ -34,9 +34,9 @@ from odradek.telemetry.trace_context import TRACEPARENT, TraceContext, context_i
 _NEEDLE: Final = TRACEPARENT.encode()
 _LOOKS_PER_RECORD: Final = 10
 _EXPANDING_COSTS: Final = 10.0
-"""Expanding a batch takes as long as so many looks at a plain one."""
+"""The cost of expanding a batch, in searches of a plain one."""
 _RECORDS_PER_LOOK: Final = 100
-"""Decoding so many records takes as long as a look."""
+"""The number of records that are decoded in the time of a search."""
 _OFFSETS_MAX: Final = 100
 _FETCHES_MAX: Final = 20
 _SPANS_PER_FETCH_MAX: Final = 100

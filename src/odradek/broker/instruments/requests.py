@@ -1,4 +1,5 @@
-"""How long requests take and how often they fail, by API: the figures behind Kafka's RequestMetrics. Used on the event loop."""
+"""How long requests take and how often they fail, by API: the source of Kafka's RequestMetrics. Used on the
+event loop."""
 
 from __future__ import annotations
 
@@ -216,7 +217,8 @@ class RequestFigures:
         self._apis: Final[dict[int, ApiFigures]] = {}
 
     def answered(self, connection: Connection, frame: Buffer, reply: Reply, began: float) -> Reply:
-        """Counts a request that is served, and notes how long it took when its answer is made. Returns what is to be answered.
+        """Counts a request that is served, and notes how long it took when its answer is made. Returns the
+        reply to send.
 
         What is refused as unknown is not counted: each number that a stranger sends would become a series.
         """
@@ -344,7 +346,8 @@ class RequestFigures:
 
 
 def quantile_of(times: Histogram, quantile: float) -> float:
-    """Returns a quantile in seconds, interpolated within its bucket; 0 without a value. The last bound stands for more."""
+    """Returns a quantile in seconds, interpolated within its bucket; 0 without a value. The last bound
+    includes all larger values."""
     wanted = quantile * times.count
     below, bound = 0.0, 0.0
     for upper, count in zip(times.bounds, times.counts, strict=False):

@@ -1,4 +1,5 @@
-"""What moves through a broker, by topic: the counters behind Kafka's BrokerTopicMetrics. Used on the event loop only."""
+"""A broker's traffic by topic: the counters of Kafka's BrokerTopicMetrics. Used on the event loop
+only."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class EndNotes:
         if ends and end_offset < ends[-1]:  # the topic was made again, or its log was cut
             del ends[:], times[:]
         if len(ends) > 1 and ends[-2] == end_offset:
-            times[-1] = now  # it stands still: the first and the last note of that are enough
+            times[-1] = now  # the end offset did not move: its first and its last time are enough
             return
         if len(ends) == _NOTES_MAX:
             self._thin_out()
@@ -77,7 +77,7 @@ class EndHistory:
         return 0.0 if notes is None else notes.age_s(offset, now)
 
     def keep(self, names: Collection[TopicPartition]) -> None:
-        """Lets go of all other partitions: their topics are gone, or no group reads them any more."""
+        """Drops all other partitions: their topics were deleted, or no group reads them any more."""
         for name in self._partitions.keys() - names:
             del self._partitions[name]
 

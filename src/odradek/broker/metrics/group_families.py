@@ -1,8 +1,9 @@
-"""Groups that this broker coordinates: their members and states, what they committed, and how far behind they are.
+"""Groups that this broker coordinates: their members and states, committed offsets, and lag.
 
-Names are those of kafka_exporter and of Kafka's group coordinator. The coordinator does not lead all partitions that its groups
-read, so it asks the other leaders where theirs end, once for each scrape and after it read what was committed: lag is never too
-small. A partition whose end is not known in time has no lag in that scrape, and is counted.
+Names follow kafka_exporter and Kafka's group coordinator. The coordinator does not lead all partitions that
+its groups read, so it asks the other leaders where theirs end, once for each scrape and after it read what
+was committed: lag is never too small. A partition whose end is not known in time has no lag in that scrape,
+and is counted.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from odradek.groups.shard.offset_table import CommittedOffset, PartitionName
 
 _ENDS_SECONDS_MAX: Final = 2.0
-"""Other leaders say within this time where their partitions end, or the scrape goes on without them."""
+"""Other leaders must return their partitions' end offsets within this time, or the scrape continues without
+them."""
 _BEAN: Final = "kafka_coordinator_group_groupmetadatamanager_"
 _METRICS: Final = "kafka_server_group_coordinator_metrics_"
 _CLASSIC_STATES: Final = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")

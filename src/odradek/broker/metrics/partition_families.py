@@ -1,7 +1,8 @@
 """Families with a sample for each partition, and the totals that come from the same pass.
 
-Names are those of Kafka's JMX beans as the JMX exporter's rules for Kafka spell them, and those of kafka_exporter. The leader
-of a partition emits the latter; the controller does where there is no leader. So a sum over all brokers is right.
+Names follow Kafka's JMX beans, as the JMX exporter's rules for Kafka spell them, and kafka_exporter. The
+leader of a partition emits the latter; the controller does where there is no leader. So a sum over all
+brokers is right.
 
 A broker may have 10,000 partitions. So the loop makes one row for each, and the families read their columns of the rows later.
 """

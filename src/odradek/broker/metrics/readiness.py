@@ -1,4 +1,4 @@
-"""Whether a broker is ready, with the reasons: for probes, and for those who restart brokers one after another.
+"""Whether a broker is ready, with the reasons: for probes and for rolling restarts.
 
 A finding makes a broker not ready only if it is about this broker itself. Otherwise one broker that is down would make all
 others not ready, and a load balancer would send clients nowhere. A finding about others is a warning.
@@ -19,7 +19,7 @@ _NAMED_MAX: Final = 5
 
 
 class ProbeLevel(Enum):
-    """Says what a finding means for a probe."""
+    """The meaning of a finding for a probe."""
 
     OK = "ok"
     WARNING = "warning"

@@ -9,11 +9,12 @@ Nothing is refused here. A batch was checked before it came here. A group that t
 dissolved, as is one with batches that are in the log already: each of its requests is served alone, in order, and meets its own
 error, or none.
 
-Order. Requests of a connection are gathered in order. What a connection sends behind one that is gathered must not reach the
-log before it: `flush` comes before any other way to append. So all groups are appended, then the requests of dissolved ones are
-served, and only then are replies settled, for a connection may go on with its next request when it has one. No append of these
-waits for a descriptor, which would let others pass: a log file that is closed for want of descriptors is written at once or
-in the general way, and an open one is pinned until the round is over.
+Order. Requests of a connection are gathered in order. What a connection sends after a gathered request must
+not reach the log before it: `flush` comes before any other way to append. So all groups are appended, then
+the requests of dissolved ones are served, and only then are replies settled, for a connection may go on with
+its next request when it has one. No append of these waits for a descriptor, which would let others pass: a
+log file that was closed because descriptors ran out is written at once or in the general way, and an open one
+is pinned until the round is over.
 
 Where each partition has one busy producer, gathering brings nothing and costs a callback for each round. So after a round that
 brought no two batches for a partition, the next requests are appended at once (`_ALONE_COUNT`).
@@ -214,8 +215,8 @@ class SharedAppends:
     def _append_group(
         self, partition: Partition, requests: list[SingleRequest], outcomes: list[_Outcome]
     ) -> bool:
-        """Appends the batches; returns False, with nothing done, if their requests have to be served alone. Adds the answers
-        that may be written now to `outcomes`."""
+        """Appends the batches; returns False, with nothing done, if their requests must be served alone. Adds
+        the answers that may be written now to `outcomes`."""
         waiting = [request for request in requests if request.waits_for_all]
         try:
             leader = partition.leader()
@@ -255,8 +256,8 @@ class SharedAppends:
 
 
 def _served_alone(request: SingleRequest) -> Answer:
-    """Returns the outcome of a request of a dissolved group. It is appended now, or refused: its append does not wait for a
-    descriptor, for which those behind it would have to wait, too."""
+    """Returns the outcome of a request of a dissolved group. It is appended now, or refused: its append does
+    not wait for a descriptor, because later requests would wait, too."""
     try:
         outcome = request.serve_alone()
     except Exception as error:  # noqa: BLE001 - the connection waits for this: it must learn of any end
@@ -332,7 +333,7 @@ class _Acknowledgement:
                 continue
             try:
                 self._noted()
-                # Where the group ended without success, what is below the high watermark is acknowledged all the same.
+                # If the group failed, records below the high watermark are still acknowledged.
                 is_so = is_durable or request.partition.high_watermark > request.last_offset
                 outcomes.append((request, request.chunks if is_so else request.refused(acknowledgement)))
             except Exception as error:  # noqa: BLE001 - the connection waits for this: it must learn of any end

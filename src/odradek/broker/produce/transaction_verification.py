@@ -44,8 +44,8 @@ class TransactionVerification:
         return bool(self._guards)
 
     def add(self, partition: Partition, header: BatchHeader, now_ms: int) -> None:
-        """Adds a batch that is to be appended. Raises INVALID_PRODUCER_ID_MAPPING when the request has more than one
-        producer."""
+        """Adds a batch that will be appended. Raises INVALID_PRODUCER_ID_MAPPING when the request has more
+        than one producer."""
         if header.producer_id < 0:
             return
         producer = (header.producer_id, header.producer_epoch)
@@ -85,7 +85,7 @@ class TransactionVerification:
             partition.log.producers.verifications.refused(self._producer[0], self._guards[partition])
 
     def guard_of(self, partition: Partition) -> Guard:
-        """Raises what the coordinator said against an append."""
+        """Raises the coordinator's error against an append."""
         refused = self._refused.get(partition)
         if refused is not None:
             raise refused.error()

@@ -1,8 +1,8 @@
 """Partitions on their way between this broker's data directories: one task each (KIP-113).
 
-A move copies while the partition is written and read, until little is missing, and then lets the partition go on from its copy
-(`storage/directories/log_dir_move.py` says why that is safe at any moment). A move that a stop of the broker
-interrupts is given up.
+A move copies while the partition is written and read, until little is missing, and then lets the partition go
+on from its copy (`storage/directories/log_dir_move.py` explains why that is safe at any moment). A move that
+a stop of the broker interrupts is given up.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class LogDirMoves:
         move.task = asyncio.get_running_loop().create_task(self._run(move))
 
     async def close(self) -> None:
-        """Give up all moves, but for those at their end, and wait until that is done."""
+        """Abort all moves, except those that are finishing, and wait until they have ended."""
         self._closed = True
         tasks = []
         for move in self._moves.values():
@@ -117,7 +117,7 @@ class LogDirMoves:
     async def _copy(self, move: _Move) -> None:
         for _ in range(_PASSES_MAX):
             if move.partition.retired is not None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition is gone")
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition was deleted")
             copied = await self._offload.run(move.copy.run, move.partition.log.end_offset)
             if copied <= _LITTLE_BYTES:
                 return

@@ -108,7 +108,7 @@ class ReplicaMaintenance:
         return high_watermarks
 
     async def flush_by_time(self) -> None:
-        """Flush what `flush.ms` says has waited long enough, and what keeps descriptors that others need."""
+        """Flush logs whose `flush.ms` has passed, and logs that keep descriptors that others need."""
         for partition in self._registry.timed:
             partition.flush_if_due()
         self._directories.review_crowding()

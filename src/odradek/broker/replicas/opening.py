@@ -75,7 +75,7 @@ class ReplicaOpening:
         self._flushing = flushing
         self._member = member
         self._doomed: dict[TopicPartition, None] = {}
-        """Their replicas ended, and their logs are to be deleted."""
+        """Their replicas ended, and their logs must be deleted."""
         self._again: dict[TopicPartition, bool] = {}
         """Offline replicas to try again: True in any case, False because the image changed."""
         self._uncounted: dict[Log, None] = {}
@@ -120,7 +120,7 @@ class ReplicaOpening:
         if not self._registry.is_lost(name, topic.topic_id):
             return None
         state = topic.partitions[name.partition]
-        if self._registry.me not in (*state.isr, *state.eligible):  # the cluster goes on without what is lost
+        if self._registry.me not in (*state.isr, *state.eligible):  # the cluster does not need it
             return LogOpenRequest(topic, name.partition, is_new=False)
         if is_loss_accepted(state, self._registry.me):
             return LogOpenRequest(topic, name.partition, is_new=False, is_loss_accepted=True)
@@ -200,7 +200,7 @@ class ReplicaOpening:
         )
 
     def apply_newest_image(self, partition: Partition) -> None:
-        """Settings and role are those of the newest image, whatever they were when the log began to be opened."""
+        """Applies settings and role of the newest image, whatever they were when the log's opening began."""
         topic = self._registry.topic(partition.topic_id)
         if topic is not None and partition.config != (config := self._config_of(topic)):
             partition.reconfigure(config)
@@ -239,7 +239,7 @@ class ReplicaOpening:
         log, after = owed
         try:
             await self._directories.settle_lack(log, after)
-        except KafkaError as error:  # the note says too much, and never too little
+        except KafkaError as error:  # the note names too much, and never too little
             _log.warning("lack_note_not_written", partition=name, reason=error.message)
             return
         if after is None:

@@ -50,9 +50,10 @@ class ReplicaHealth:
 
     @property
     def damaged(self) -> frozenset[ReplicaId]:
-        """Replicas that lack, or hold damaged, what was committed, as long as the image counts on them; those that are to be
-        cut until they are, though no one counts on them: that takes another leader epoch. And those that may show what was
-        deleted, unless they follow by now: then their leader says in a moment where the log begins.
+        """Replicas whose committed records are missing or damaged, while the image counts on them; replicas
+        that must be truncated, until they are, even if no broker counts on them: truncation takes another
+        leader epoch; and replicas that may show deleted records, unless they follow by now: then their leader
+        soon sends the log's start offset.
         """
         replica_ids = set[ReplicaId]()
         for name in self._directories.damaged:

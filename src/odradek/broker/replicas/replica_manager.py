@@ -112,7 +112,7 @@ class ReplicaManager:
         self.leader_throttle: Final = ReplicationThrottle(me, self._leader_rate, self._throttle_window)
         """The throttle of what other brokers copy from this one."""
         self._deciding = asyncio.Lock()
-        """Images are gone through one after another. No log is waited for meanwhile."""
+        """Images are applied one after another. This does not wait for any log."""
         self.partitions: Mapping[TopicPartition, Partition] = self._partitions
         """The open partitions, led and followed, now and later: to be read only."""
         self.leader = self._registry.leader
@@ -196,8 +196,8 @@ class ReplicaManager:
         return states
 
     def shown_directory_of(self, partition: Partition) -> str | None:
-        """Returns the directory of a replica. One that moves is in the directory that it leaves until it is in the other one:
-        no one who asks sees it in none."""
+        """Returns the directory of a replica. A moving replica is in the old directory until it is in the new
+        one, so every reader sees it in one of them."""
         if partition in self._between_logs:
             return self._between_logs[partition]
         return self.directories.log_directory_of(partition.name)
@@ -228,8 +228,9 @@ class ReplicaManager:
     ) -> asyncio.Future[None] | None:
         """Give the replicas that are open the roles of the next image, and begin to open and delete the others.
 
-        Returns a future that ends when that is done, as far as it is this image's; None when it is done. The next image does
-        not wait for it. A partition that is busy with what an earlier image began goes on to the newest afterwards.
+        Returns a future that ends when that is done, as far as it is this image's; None when it is done. The
+        next image does not wait for it. A partition that is busy with an earlier image's change applies the
+        newest image afterwards.
         """
         pending = PendingSteps()
         async with self._deciding:
@@ -243,8 +244,8 @@ class ReplicaManager:
         return ended
 
     def _set_strays_aside(self, image: ClusterImage, pending: PendingSteps) -> None:
-        """Logs for which the cluster has no place here, says a controller in office: of topics that were deleted, or replicas
-        that were moved away, while this broker or one of its directories was down."""
+        """Logs without a replica on this broker, according to a controller in office: their topics were
+        deleted, or their replicas moved away, while this broker or one of its directories was down."""
         known = [
             TopicPartition(topic.name, index)
             for topic in image.topics.values()
@@ -268,7 +269,7 @@ class ReplicaManager:
     async def _decide(
         self, image: ClusterImage, config: BrokerConfig, pending: PendingSteps, *, first: bool = False
     ) -> None:
-        """Roles of what is open, at once; what is to go or to come is put on the lanes."""
+        """Applies roles to open partitions at once; puts partitions that open or close on the lanes."""
         self._registry.image, self._config = image, config
         self._roles.brokers_changed(image)
         changes = 0
@@ -302,7 +303,7 @@ class ReplicaManager:
                     self._put(name, pending)
 
     def _forget_gone(self, image: ClusterImage, pending: PendingSteps) -> None:
-        """Every topic of the image is among the applied ones by now: the others, if there are any, are gone."""
+        """Every topic of the image is among the applied ones by now: any others were deleted."""
         if len(self._applied) == len(image.topics_by_id):
             return
         for topic_id in [gone_id for gone_id in self._applied if gone_id not in image.topics_by_id]:
@@ -401,9 +402,9 @@ class ReplicaManager:
         return None if self.directories.log_directory_of(partition.name) == path else copy
 
     async def finish_move(self, partition: Partition, copy: FolderCopy) -> None:
-        """Let the partition go on from its copy. Its clients are sent away for a moment, with an error they try again on.
+        """Continue the partition from its copy. For a moment its clients get a retriable error.
 
-        KafkaError when it cannot be done: the partition goes on where it was if its disk allows it.
+        Raises KafkaError when it cannot be done: the partition stays where it was if its disk works.
         """
         await self._lanes.run(partition.name, partial(self._finish_move, partition, copy))
         await self.directories.remove_deleted()

@@ -101,7 +101,7 @@ class ReplicaRegistry:
         return self.image.topics_by_id.get(topic_id) if self.image is not None else None
 
     def assigned(self, topic_id: UUID, index: int) -> PartitionImage | None:
-        """Returns the partition in the newest image, if this broker is to have a replica of it."""
+        """Returns the partition in the newest image, if it assigns a replica to this broker."""
         topic = self.topic(topic_id)
         if topic is None or index >= len(topic.partitions):
             return None
@@ -109,7 +109,8 @@ class ReplicaRegistry:
         return state if self.me in state.replicas else None
 
     def placed(self, name: TopicPartition) -> TopicImage | None:
-        """Returns the topic of that name in the newest image, if this broker is to have a replica of the partition."""
+        """Returns the partition's topic in the newest image, if it assigns a replica of the partition to this
+        broker."""
         topic = self.image.topics.get(name.topic) if self.image is not None else None
         if topic is None or self.assigned(topic.topic_id, name.partition) is None:
             return None

@@ -1,4 +1,4 @@
-"""Roles of replicas: each replica of this broker leads or follows as the cluster's image says.
+"""Roles of replicas: each replica of this broker leads or follows, according to the cluster's image.
 
 `on_led` and `on_lost` come in pairs, one pair for each leadership: a partition that this broker leads again, under another
 epoch, was lost in between. What follows is handed to the fetchers, which are made, and imported, when there is something to
@@ -33,7 +33,8 @@ class PartitionFetchers(Protocol):
 
 
 class ReplicaRoles:
-    """Makes each replica of this broker the leader or a follower, as the cluster's image says. Used on the event loop only."""
+    """Makes each replica of this broker the leader or a follower, according to the cluster's image. Used on
+    the event loop only."""
 
     def __init__(self, me: BrokerId, clock: Clock) -> None:
         self._me = me
@@ -56,7 +57,7 @@ class ReplicaRoles:
         return self._live
 
     def brokers_changed(self, image: ClusterImage) -> None:
-        # One mapping for all partitions, changed in place: none of them has to be called.
+        # All partitions share one mapping, which is changed in place: no partition needs a call.
         self._live.clear()
         self._live.update(
             {broker.broker_id: broker.epoch for broker in image.brokers if not broker.is_leaving}
@@ -151,9 +152,9 @@ def _moment(state: PartitionImage) -> tuple[int, int]:
 
 
 def _mend(partition: Partition, *, may_cut: bool, counts: bool) -> None:
-    """Cuts off damaged records, to fetch them again. Only a replica that is not in the ISR may do this, and only under
-    a leader epoch in which it did not fetch yet: the leader may count on what it said before, and what is on its way to it
-    follows upon that.
+    """Cuts off damaged records, to fetch them again. Only a replica that is not in the ISR may do this, and
+    only under a leader epoch in which it did not fetch yet: the leader may count on offsets that it reported
+    before, and requests in flight build on them.
 
     One that counts for nothing, and has nothing or a note of what it lacks, joins the ISR as a new one does.
     """
@@ -168,8 +169,8 @@ def _mend(partition: Partition, *, may_cut: bool, counts: bool) -> None:
 
 
 def _is_whole_again(partition: Partition) -> None:
-    """Marks a damaged log as mended when its replica is in sync again: it has all that its leader has. Other records that it
-    lacked are gone everywhere, because someone accepted the loss."""
+    """Marks a damaged log as mended when its replica is in sync again: it has all that its leader has. Other
+    records that it lacked exist nowhere, because an operator accepted the loss."""
     if partition.log.damage is not None and partition.log.damage_offset is None:
         partition.log.mended()
 

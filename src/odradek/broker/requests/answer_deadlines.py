@@ -1,8 +1,9 @@
 """Deadlines for the answers to requests that wait for other brokers, for the registry, or for many disks one after another.
 
-Each of their steps has a bound of its own. Together they may outlast what clients wait (30 s with most of them), and a client
-that heard nothing closes its connection. So they are answered with REQUEST_TIMED_OUT before that. What was begun goes on where
-half of it would be worse than all of it: changes of the cluster run to their end (`cluster/controller/changes.py`).
+Each of their steps has a bound of its own. Together they may outlast what clients wait (30 s with most of
+them), and a client that gets no response closes its connection. So they are answered with REQUEST_TIMED_OUT
+before that. Work continues where half of it would be worse than all of it: changes of the cluster run to
+their end (`cluster/controller/changes.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def seconds_for(request: object) -> float:
 async def in_time(
     work: Awaitable[T], api: Api, version: int, request: Message, refuse: Callable[[Message], Awaitable[T]]
 ) -> T:
-    """Returns the result of the work, or that of `refuse` for REQUEST_TIMED_OUT when it takes too long."""
+    """Returns the result of the work, or what `refuse` returns for REQUEST_TIMED_OUT when the work takes too
+    long."""
     seconds = seconds_for(request)
     try:
         async with asyncio.timeout(seconds) as limit:

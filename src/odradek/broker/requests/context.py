@@ -173,7 +173,8 @@ class RequestContext(NamedTuple):
 
     @property
     def principal(self) -> str:
-        """The principal of the client, as `Type:name`. In a forwarded request it is that of the client that asked first."""
+        """The principal of the client, as `Type:name`. In a forwarded request it is the principal of the
+        original client."""
         return self.requester.principal
 
     @property
@@ -252,7 +253,7 @@ class RequestGate(Protocol):
     """The gate before the handlers where there is an authorizer (`broker/access/gate.py`)."""
 
     def guarded(self, api: Api, served: ApiHandler) -> ApiHandler:
-        """Returns the handler, behind the checks of its API."""
+        """Returns the handler, preceded by the checks of its API."""
 
     def report_to(self, report: Callable[[Api, RequestContext, RequiredAcl, str], None]) -> None:
         """Sets the receiver of refusals."""

@@ -1,8 +1,9 @@
 """Dispatches requests: decodes a frame, calls the handler of its API, and encodes the answer.
 
-Checks come in one order everywhere: known API, version, shape; then, in the handlers, authorisation, existence,
-leadership, epoch, work. What fails the first three has no response that the peer could read, so the connection is closed
-(as Kafka does), but for ApiVersions, whose version 0 answer every client can read.
+Checks come in one order everywhere: known API, version, shape; then, in the handlers, authorisation,
+existence, leadership, epoch, work. What fails the first three has no response that the peer could read, so
+the connection is closed (as Kafka does). ApiVersions is the exception: every client can read its version 0
+response.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class _Route(NamedTuple):
     served: ApiHandler
     is_plain: bool
     short: ShortWay | None
-    """The handler's shorter way, where nothing stands before the handler."""
+    """The handler's shortcut, where no gate comes before the handler."""
 
 
 class Dispatcher:
@@ -315,7 +316,8 @@ class Dispatcher:
     async def _forward(
         self, connection: Connection, header: RequestHeader, frame: bytes, requester: Requester | None
     ) -> Chunks | None:
-        """Returns the controller's answer; without a controller this broker's own, or nothing if the peer has gone."""
+        """Returns the controller's answer; without a controller this broker's own, or nothing if the peer has
+        disconnected."""
         asker = requester or self._requester_of(connection)
         response = await self._broker.cluster.forwarding.answer(
             frame, asker, lambda: connection.peer_finished

@@ -153,7 +153,7 @@ def _log_dir_answers(api: Api, request: Any, code: ErrorCode) -> list[object]:
 
 
 def element_class(cls: type[Struct], array: str) -> type[Struct]:
-    """Returns the class of the elements of an array of structs, such as that of an answer."""
+    """Returns the class of the elements of an array of structs, for example in a response."""
     field = next(field for field in cls.FIELDS if field.name == array)
     assert isinstance(field.kind, ArrayKind)
     element = _struct_of(field.kind)

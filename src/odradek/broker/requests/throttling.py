@@ -1,5 +1,5 @@
-"""Quotas at work: what a request uses is counted, the answer says for how long the client must be silent, and its connection is
-muted for as long (KIP-219: the answer goes out first, so that a client knows).
+"""Quotas at work: what a request uses is counted, the response has the client's throttle time, and its
+connection is muted for that time (KIP-219: the response goes out first, so that a client knows).
 
 What is counted, and when. Bytes of a Produce request when it arrives, before anything else is known of it: a request that is
 refused, or whose sender may not write, costs as much as one that succeeds (KAFKA-18764). Bytes of a Fetch or ShareFetch
@@ -56,7 +56,7 @@ def quota_user(context: RequestContext) -> str:
 
 
 def fetch_bytes_max(broker: BrokerContext, context: RequestContext) -> int:
-    """Returns the most bytes of a fetch's answer: no more than the quota's whole window brings, so that no client is muted
+    """Returns the byte limit of a fetch response: the quota of one whole window, so that no client is muted
     for long."""
     most = broker.quotas.amount_max(QuotaKind.FETCH, quota_user(context), context.client_id)
     return int(min(most, 2**31 - 1))
@@ -109,7 +109,7 @@ class Charge:
         return self._api_key not in _EXEMPT and self._quotas.limits(QuotaKind.REQUEST)
 
     def encoded(self, version: int, message: Message, encode: Callable[[Message], Chunks]) -> Chunks:
-        """Returns the response's bytes, which say how long the client must wait."""
+        """Returns the response's bytes, with the client's throttle time."""
         chunks = self.timed(lambda: encode(message))
         if self._api_key in _FETCHES:
             self._count(QuotaKind.FETCH, sum(map(len, chunks)))
@@ -122,7 +122,7 @@ class Charge:
         return chunks
 
     def with_throttle_time(self, version: int, message: Message) -> Message:
-        """Returns a response that says how long the client must wait, as far as is known before it is written."""
+        """Returns a response with the client's throttle time, as far as it is known before it is written."""
         delay_ms = math.ceil(self._delay * 1000)
         is_more = delay_ms > getattr(message, "throttle_time_ms", 0)
         if is_more and version in _versions_with_delay(type(message)):

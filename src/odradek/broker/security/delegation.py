@@ -41,8 +41,8 @@ async def change_token(
     proof: bytes,
     change: Callable[[DelegationToken, DelegationTerms, int], DelegationToken | None],
 ) -> DelegationToken | None:
-    """Returns the token with the HMAC `proof`, as `change(token, terms, now_ms)` makes it; None: it is gone. Every broker in
-    service knows it then.
+    """Returns the token with the HMAC `proof`, as `change(token, terms, now_ms)` makes it; None: it was
+    deleted. Every broker in service knows it then.
 
     DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, _AUTH_DISABLED, _NOT_FOUND, _EXPIRED, or _OWNER_MISMATCH for those that may not change
     this one.

@@ -1,7 +1,7 @@
 """Logins at work: between a connection and the dispatcher where clients have to log in (SASL).
 
-The decisions are those of `security/sasl/session.py`. Here requests are read and answers written, a failed login waits before
-it is answered, and a client that does not log in is hung up on after a while.
+`security/sasl/session.py` decides. This module reads requests and writes responses, delays the response to a
+failed login, and disconnects a client that does not log in within a time.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class LoginGate:
             raise PeerError(f"{api.name} version {header.api_version} is not supported ({api.versions} are)")
         if header.api_key == SASL_HANDSHAKE:
             if session.state is LoginState.OPEN and not session.may_renew(now):
-                return self._serve(connection, frame)  # which says ILLEGAL_SASL_STATE
+                return self._serve(connection, frame)  # which responds with ILLEGAL_SASL_STATE
             chosen, _ = decode(SaslHandshakeRequest, header.api_version, frame, position)
             return self._handshake(header, chosen, now)
         token, _ = decode(SaslAuthenticateRequest, header.api_version, frame, position)
@@ -201,7 +201,8 @@ class LoginGate:
     async def _last_words(self, chunks: Chunks | None) -> Chunks | None:
         """Returns the answer to a failed login, and the end of the connection after it."""
         await asyncio.sleep(self._terms.failure_delay_s)
-        # Not at once: clients that find the end of the stream behind the answer do not look at the answer.
+        # Not at once: clients that find the end of the stream right after the response do not read the
+        # response.
         asyncio.get_running_loop().call_later(_READ_SECONDS, self._connection.finish)
         return chunks
 

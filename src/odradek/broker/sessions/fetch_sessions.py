@@ -223,7 +223,8 @@ ALL_PARTITIONS_MAX: Final = 250_000
 
 
 class FetchSessions:
-    """The fetch sessions of a broker, at most `slots` of them; those of consumers hold at most `partitions_max` partitions."""
+    """The fetch sessions of a broker, at most `slots` of them; consumers' sessions hold at most
+    `partitions_max` partitions."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Share sessions (KIP-932): which partitions a member of a share group reads here, and in which order its requests come.
 
-A member has one session; ShareFetch with epoch 0 opens it, -1 closes it, and in between every ShareFetch and ShareAcknowledge
-says the next epoch. It ends with the connection that its last request came by.
+A member has one session; ShareFetch with epoch 0 opens it, -1 closes it, and in between every ShareFetch and
+ShareAcknowledge has the next epoch. It ends with the connection of its last request.
 """
 
 from __future__ import annotations

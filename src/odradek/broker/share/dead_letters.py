@@ -1,9 +1,9 @@
 """Dead letters of share groups (KIP-1191): records that a group rejected, or delivered too often, are written to its topic.
 
-A letter says in its headers where the record is and why it was given up; it has the record's key and value if the group asks
-for that. A record is archived when its letter is durable, so a restart in between delivers the record again: it may have two
-letters, and never none. A letter that cannot be written within `WRITE_S` is logged and given up: it must not hold up the group
-for ever.
+A letter's headers have the record's position and the reason why it was given up; it has the record's key and
+value if the group asks for that. A record is archived when its letter is durable, so a restart in between
+delivers the record again: it may have two letters, and never none. A letter that cannot be written within
+`WRITE_S` is logged and given up: it must not block the group.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class DeadLetterTopics:
         for record in dead:
             content = contents.get(record.offset, NO_CONTENT)
             if content.size_bytes + _HEADER_BYTES > limit:
-                content = NO_CONTENT  # the headers say where it is
+                content = NO_CONTENT  # the headers have its position
             size_bytes += content.size_bytes + _HEADER_BYTES
             if count and size_bytes > limit:
                 break

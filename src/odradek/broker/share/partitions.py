@@ -1,8 +1,9 @@
-"""Partitions that this broker leads, as share groups read them: soft state beside the partition, kept in `__share_group_state`.
+"""Share groups' state in partitions that this broker leads: a cache in memory, stored in `__share_group_state`.
 
-A change takes effect at once and is written behind; the request that caused it is answered when it is durable. When a write is
-refused, what is in memory may be ahead of what is kept: it is thrown away, and loaded again for the next request. It is thrown
-away with the leadership, too, and when the group's last member here goes: an administrator may set the group elsewhere then.
+A change takes effect at once and is written afterwards; the request that caused it is answered when it is
+durable. When a write is refused, the state in memory may be ahead of the stored state: it is dropped, and
+loaded again for the next request. It is also dropped with the leadership, and when the group's last member
+here leaves: an administrator may change the group's offsets then.
 """
 
 from __future__ import annotations
@@ -229,8 +230,8 @@ class SharePartitions:
     # -- finding
 
     def loaded(self, partition_key: SharePartitionKey) -> LivePartition | None:
-        """Returns the partition if it is at hand. UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, and
-        NOT_LEADER_OR_FOLLOWER while the broker stops."""
+        """Returns the partition if it is loaded. UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
+        KAFKA_STORAGE_ERROR, and NOT_LEADER_OR_FOLLOWER while the broker stops."""
         self._check_open()
         partition = self._replicas.leader_by_id(partition_key.topic_id, partition_key.partition)
         live = self._live.get(partition_key)
@@ -261,7 +262,7 @@ class SharePartitions:
         except asyncio.CancelledError:
             if not self._closed:
                 raise
-            raise _GIVEN_UP from None  # a request that waits is to be answered, and a cancelled one never is
+            raise _GIVEN_UP from None  # a waiting request needs a response, and a cancelled one gets none
 
     async def _read(self, partition_key: SharePartitionKey) -> LivePartition:
         partition = self._replicas.leader_by_id(partition_key.topic_id, partition_key.partition)
@@ -385,7 +386,7 @@ class SharePartitions:
         except asyncio.CancelledError:
             if not self._closed:
                 raise
-            raise _GIVEN_UP from None  # a request that waits is to be answered, and a cancelled one never is
+            raise _GIVEN_UP from None  # a waiting request needs a response, and a cancelled one gets none
 
     # -- members
 
@@ -465,7 +466,7 @@ def reset_offset(
     partition: Partition, settings: ShareSettings, now_wall_ms: int, beside: ReadProgress | None = None
 ) -> int:
     """Returns the offset at which a group starts in a partition that it has not read (`share.auto.offset.reset`; the latest by
-    default). `beside` is that of `Log.offset_for_timestamp`."""
+    default). See `Log.offset_for_timestamp` for the read progress."""
     end_offset = partition.last_stable_offset if settings.committed_only else partition.high_watermark
     if settings.offset_reset == "earliest":
         return partition.start_offset

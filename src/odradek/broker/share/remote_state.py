@@ -67,7 +67,7 @@ class RemoteShareState:
     async def written(self, partition_key: SharePartitionKey) -> None:
         """Returns when all writes of the partition are answered."""
         if (last := self._last.get(partition_key)) is not None:
-            await asyncio.shield(last)  # it says in its result whether it failed
+            await asyncio.shield(last)  # its result tells whether it failed
 
 
 class _CoordinatorState(NamedTuple):

@@ -70,7 +70,7 @@ class ClientTelemetry:
         instance.push_count += 1
         if not instance.subscribed.metrics or not payload:
             return
-        content: Buffer = bytes(payload)  # the frame may be gone when this goes on
+        content: Buffer = bytes(payload)  # the frame may be released before this continues
         if compression:
             content = await self._runtime.offload.run(decompress, Codec(compression), content, _EXPANDED)
         pushed = await turn.drive(read_steps(memoryview(content)))

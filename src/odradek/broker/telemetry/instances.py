@@ -29,7 +29,7 @@ _ASKS_AGAIN: Final = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNS
 
 
 class ClientInstance:
-    """One client, and what it is asked for. Times are those of the monotonic clock, in seconds."""
+    """One client and its subscription. Times are in seconds of the monotonic clock."""
 
     __slots__ = (
         "_got_at",
@@ -87,7 +87,7 @@ class ClientInstance:
         self, now: float, *, subscription_id: int, compression: int, size_bytes: int, size_bytes_max: int,
         terminating: bool,
     ) -> None:  # fmt: skip
-        """Accepts a push, or raises the KafkaError that says why not."""
+        """Accepts a push, or raises a KafkaError with the reason."""
         try:
             self._check_push(now, subscription_id, compression, terminating=terminating)
             if size_bytes > size_bytes_max:

@@ -1,9 +1,9 @@
 """DescribeQuorum (55): who decides about the cluster. Versions 0-2 (KIP-595, 836, 853).
 
-Kafka's clients ask for the partition 0 of `__cluster_metadata`, and understand a quorum of voters with a leader. This cluster
-has no such log; its controller is a quorum of one, and is described as that: one voter, which leads in the epoch of its term,
-and the other brokers as observers. An offset is the number of an image, which grows with each change: a lower one is
-behind. Any other partition is unknown, as in Kafka.
+Kafka's clients ask for the partition 0 of `__cluster_metadata`, and understand a quorum of voters with a
+leader. This cluster has no such log; its controller is a quorum of one, and is described as that: one voter,
+which leads in the epoch of its term, and the other brokers as observers. An offset is the number of an image,
+which grows with each change: a lower one lags. Any other partition is unknown, as in Kafka.
 """
 
 from __future__ import annotations

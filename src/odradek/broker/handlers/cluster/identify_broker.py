@@ -1,4 +1,4 @@
-"""IdentifyBroker (10002). Version 0: say which broker this process is, registered or not yet
+"""IdentifyBroker (10002). Version 0: return this process's broker id and incarnation, registered or not yet
 (`broker/cluster/previous_incarnation.py`)."""
 
 from __future__ import annotations

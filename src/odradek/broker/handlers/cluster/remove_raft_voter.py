@@ -1,7 +1,7 @@
 """RemoveRaftVoter (81). Version 0: a voter leaves the quorum (KIP-853).
 
-The quorum is the controller alone, and stays so. The answers are those of Kafka for a quorum of one: UNSUPPORTED_VERSION while
-`kraft.version` is at 0, then VOTER_NOT_FOUND, as the last voter cannot leave.
+The quorum is the controller alone, and stays so. It answers as Kafka does for a quorum of one:
+UNSUPPORTED_VERSION while `kraft.version` is at 0, then VOTER_NOT_FOUND, as the last voter cannot leave.
 """
 
 from __future__ import annotations

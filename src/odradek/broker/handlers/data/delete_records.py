@@ -2,9 +2,9 @@
 
 Records that were acknowledged with acks=1, and are on their way to this broker's disk, are waited for first.
 
-Answered once no one has the records any more: the followers that live learn of the new start with their next fetches, and say
-so with those that follow. A partition that is not done when time is up gets REQUEST_TIMED_OUT; the leader's records
-are gone all the same.
+Answered once no replica has the records any more: live followers learn the new start offset with their next
+fetch, and confirm it with the fetch after that. A partition that is not done when time is up gets
+REQUEST_TIMED_OUT; the leader has deleted its records in any case.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def _led_here(broker: BrokerContext, turn: Turn, request: DeleteRecordsReq
             try:
                 led.append(broker.replicas.leader(topic.name, wanted.partition_index))
             except KafkaError:
-                continue  # said in the answer
+                continue  # the response reports it
     return led
 
 

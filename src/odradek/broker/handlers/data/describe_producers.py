@@ -40,7 +40,7 @@ def _partition(broker: BrokerContext, topic: str, index: int) -> PartitionRespon
         check_topic_name(topic)
         partition = broker.replicas.leader(topic, index)
     except KafkaError as error:
-        # Of a topic that exists Kafka says the code alone.
+        # For a topic that exists Kafka returns the code alone.
         message = None if topic in broker.image.topics else error.message
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=message)
     return PartitionResponse(

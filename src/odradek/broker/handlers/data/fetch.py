@@ -4,15 +4,15 @@ Versions 4-18: fetch sessions from v7 (KIP-227, `broker/sessions/fetch_sessions.
 topic ids from v13. The first partition with data gives at least one whole batch, however large; the rest stays within the
 request's and the broker's limits. `broker/fetch/reading.py` reads, `broker/fetch/delayed_fetch.py` waits.
 
-Consumers see records below the high watermark only. While clients leave most of `queued.max.response.bytes` unread, fetches
-that have to be read into memory find little; soon those clients lose their connections. With isolation_level 1
-(read_committed) reads stop at the last stable offset, long polls wait for it to move, and the response names the aborted
-transactions whose records are among those it holds: clients leave them out. With a `replica.selector.class` a leader sends
-consumers to a follower in their rack (KIP-392).
+Consumers see records below the high watermark only. While clients leave most of `queued.max.response.bytes`
+unread, fetches that must be read into memory return little; soon those clients lose their connections. With
+isolation_level 1 (read_committed) reads stop at the last stable offset, long polls wait for it to move, and
+the response names the aborted transactions whose records are among those it holds: clients leave them out.
+With a `replica.selector.class` a leader sends consumers to a follower in their rack (KIP-392).
 
-Followers are brokers of the cluster. They say who they are with the epoch of their registration, from v15 on (KIP-903); what
-the cluster does not know under that id and epoch is refused. So a client that claims to be a replica reads nothing that clients
-may not see (CVE-2018-1288).
+Followers are brokers of the cluster. From v15 on they send the epoch of their registration (KIP-903); an id
+and epoch that the cluster does not know are refused. So a client that claims to be a replica reads nothing
+that clients may not see (CVE-2018-1288).
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ async def _plan_many(
     if follower is None and len(wanted) > SESSION_PARTITIONS_MAX:
         if request.session_epoch > 0:
             error = KafkaError(
-                ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "a session may not have so many partitions"
+                ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "a session may not have that number of partitions"
             )
             return _refused(context, request, error)
         request = request.replace(session_epoch=FINAL_EPOCH)  # without a session, as the response may say

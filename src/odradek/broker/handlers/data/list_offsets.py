@@ -4,9 +4,9 @@ Versions 1-11. Special timestamps: -1 latest, -2 earliest, -3 the record with th
 local (v8, KIP-405), -5 latest tiered (v9), -6 earliest not yet uploaded (v11). Nothing is tiered here: -4 is the earliest, -5
 and -6 are "none".
 
-After an election the leader may not know yet what its predecessor had shown as committed. Until it does, the latest offset, and
-what a timestamp finds behind the high watermark, are OFFSET_NOT_AVAILABLE (KIP-207; before v5 LEADER_NOT_AVAILABLE): offsets
-that clients saw never seem to go back.
+After an election the leader may not know yet what its predecessor had shown as committed. Until it does, the
+latest offset, and a timestamp's offset above the high watermark, are OFFSET_NOT_AVAILABLE (KIP-207; before v5
+LEADER_NOT_AVAILABLE): offsets that clients saw never seem to go back.
 
 What depends on the end waits for records that were acknowledged with acks=1 and are on their way to this broker's disk.
 """
@@ -131,7 +131,7 @@ def _add_end_asked_for(
         try:
             ends.append(broker.replicas.leader(topic, wanted.partition_index))
         except KafkaError:
-            return  # it is said in the answer
+            return  # the response reports it
 
 
 def _answers(

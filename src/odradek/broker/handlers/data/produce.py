@@ -4,7 +4,7 @@ Versions 3-13 (0-2 are listed for librdkafka's sake; a client that sends one is 
 
 acks=0 has no response: the broker can report an error only by closing the connection. acks=1 answers once the batch is in the
 log. acks=all answers once it is below the high watermark: on the disks of all in-sync replicas, unless `flush.before.ack` is
-off. From v10 on a refusal because others lead says who does (KIP-951).
+off. From v10 on a refusal because another broker leads names it (KIP-951).
 
 The first batch of a transaction in a partition waits until its coordinator agreed (KIP-890,
 `broker/produce/transaction_verification.py`): up to version 11 the partition must have been added to the transaction, from
@@ -345,7 +345,7 @@ class _Work:
                 try:
                     partition, _ = self._find(topic, data)
                     header = read_header(data.records or b"")
-                except KafkaError:  # it comes up again when the batch is to be appended
+                except KafkaError:  # the append raises it again
                     continue
                 if header.is_transactional:
                     self._admission.add(partition, header, self._now_ms)
@@ -401,7 +401,7 @@ class _Work:
         return self._with_hints(response) if self._is_misled and self._version >= _SINCE_HINTS else response
 
     def _with_hints(self, response: ProduceResponse) -> ProduceResponse:
-        """Say of each partition that others lead who does."""
+        """Adds the leader of each partition that another broker leads."""
         hints = LeaderHints(self._broker, self._context)
         for topic in response.responses:
             for position, data in enumerate(topic.partition_responses):

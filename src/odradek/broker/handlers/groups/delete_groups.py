@@ -1,4 +1,5 @@
-"""DeleteGroups (42): delete groups without members, and their offsets. Versions 0-3; v3 says why."""
+"""DeleteGroups (42): delete groups without members, and their offsets. Versions 0-3; v3 has error
+messages."""
 
 from __future__ import annotations
 

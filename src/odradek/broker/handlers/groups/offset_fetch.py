@@ -135,7 +135,7 @@ def _wanted(topics: list[_Topic]) -> dict[PartitionName, UUID]:
 def _found(
     broker: BrokerContext, fetched: dict[PartitionName, FetchedOffset], *, by_id: bool
 ) -> list[_Topic]:
-    """Returns all that a group has. Offsets of topics that are gone have no id to be named by."""
+    """Returns all of a group's offsets. Offsets of deleted topics have no topic id."""
     by_name: dict[str, list[int]] = {}
     for name, index in sorted(fetched):
         by_name.setdefault(name, []).append(index)

@@ -90,7 +90,7 @@ def _check_topics(context: RequestContext, topology: Topology) -> None:
 def _with_creation(
     broker: BrokerContext, context: RequestContext, group_id: str, heartbeat: StreamsHeartbeat
 ) -> StreamsGroupHeartbeatResponse:
-    """Begins to create what is missing; or says which topics the client may not create."""
+    """Begins to create missing topics; or responds with the topics that the client may not create."""
     refused = _not_creatable(context, (topic.name for topic in heartbeat.missing_topics))
     if not refused:
         broker.streams_topics.begin(group_id, heartbeat.missing_topics)

@@ -1,10 +1,11 @@
 """ApiVersions (18): what this broker serves, in which versions.
 
-Versions 0-5. From v3 the client names its software (KIP-511) and gets the levels of features (KIP-584); those that begin at
-level 0 only from v4 on, because older clients cannot read them (KAFKA-17011). Produce is listed from version 0, though 0 to 2
-are refused: librdkafka switches features off otherwise (KAFKA-18659). InitProducerId 6 (KIP-939), which Kafka has not released,
-is listed where two-phase commit is allowed. What brokers ask of each other is named to brokers alone. From v5 the client says
-which cluster and broker it means to reach: for another one the answer is REBOOTSTRAP_REQUIRED (KIP-1242).
+Versions 0-5. From v3 the client names its software (KIP-511) and gets the levels of features (KIP-584); those
+that begin at level 0 only from v4 on, because older clients cannot read them (KAFKA-17011). Produce is listed
+from version 0, though 0 to 2 are refused: librdkafka switches features off otherwise (KAFKA-18659).
+InitProducerId 6 (KIP-939), which Kafka has not released, is listed where two-phase commit is allowed. What
+brokers ask of each other is named to brokers alone. From v5 the client names the cluster and broker that it
+means to reach: for another one the answer is REBOOTSTRAP_REQUIRED (KIP-1242).
 """
 
 from __future__ import annotations

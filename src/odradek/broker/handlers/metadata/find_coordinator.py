@@ -1,7 +1,7 @@
 """FindCoordinator (10): which broker keeps a group (key type 0), a transactional id (1), or a share group's partition (2).
 
-Versions 0-6; several keys at once from v4. The internal topic behind the kind is made when it is asked for the first time,
-so that the answer can be used at once.
+Versions 0-6; several keys at once from v4. The kind's internal topic is created with its first request, so
+that the response can be used at once.
 """
 
 from __future__ import annotations

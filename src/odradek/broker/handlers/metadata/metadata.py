@@ -37,7 +37,8 @@ _FEW_TOPICS = 32
 _FEW_PARTITIONS = 100
 """Answers about more topics, or about topics of more partitions, are made in turns."""
 _ROUNDS = 3
-"""Rounds of the event loop: in the first all sockets are read, in the second asyncio reports a connection that is gone."""
+"""Rounds of the event loop: in the first all sockets are read, in the second asyncio reports a lost
+connection."""
 
 
 class _Shape(NamedTuple):
@@ -116,7 +117,7 @@ async def _create_then_answer(
 
 
 def _creatable(broker: BrokerContext, context: RequestContext, request: MetadataRequest) -> Iterable[str]:
-    """Returns the topics that are to be created if there are none of these names."""
+    """Returns the names of topics that the request may create if they do not exist."""
     if not broker.config.topics.auto_create_topics_enable or not request.topics:
         return ()
     if context.api_version >= _SINCE_CREATION_FLAG and not request.allow_auto_topic_creation:

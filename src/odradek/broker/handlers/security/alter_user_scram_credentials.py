@@ -98,7 +98,7 @@ async def _after(
     if len(users) > max(USERS_MAX, len(before.users)):
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
-            f"the cluster would have credentials of {len(users)} users, and may have those of {USERS_MAX}",
+            f"the cluster would have credentials of {len(users)} users, and the limit is {USERS_MAX}",
         )
     return ScramUsers(seed=before.seed or seed, users=users)
 

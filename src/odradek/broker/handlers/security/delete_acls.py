@@ -1,4 +1,4 @@
-"""DeleteAcls (31). Versions 1-3: the access rules that filters select are gone, and named in the answer.
+"""DeleteAcls (31). Versions 1-3: deletes the access rules that match the filters, and returns them.
 
 Answered when every broker in service goes without them. An ACL that several filters select is named for each of them. Without
 an authorizer there is nothing to delete: SECURITY_DISABLED for each filter.

@@ -1,7 +1,8 @@
 """ExpireDelegationToken (40). Versions 1-2: a token ends after a period, or at once for a negative one (KIP-48).
 
-Its owner and its renewers may ask. Answered when every broker in service knows it. Connections that logged in with it go on
-until their session ends, as they heard at the login. The errors are those of `broker/security/delegation.py`.
+Its owner and its renewers may ask. Answered when every broker in service knows it. Connections that logged in
+with it stay open until their session ends, at the time that the login response named. The errors are listed
+in `broker/security/delegation.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """RenewDelegationToken (39). Versions 1-2: a token counts for another period, at most until its own end (KIP-48).
 
-Its owner and its renewers may ask. Answered when every broker in service knows it. The errors are those of
+Its owner and its renewers may ask. Answered when every broker in service knows it. The errors are listed in
 `broker/security/delegation.py`.
 """
 

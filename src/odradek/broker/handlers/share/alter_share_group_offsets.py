@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets (91): a share group without members goes on from other offsets (KIP-932). Version 0.
+"""AlterShareGroupOffsets (91): sets the start offsets of a share group without members (KIP-932). Version 0.
 
 A group that does not exist is made, as in Kafka. NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND for a group of another kind.
 """

@@ -1,7 +1,7 @@
 """InitializeShareGroupState (83): a share group begins to read a partition there (KIP-932). Between brokers. Version 0.
 
-The epoch of the state must be newer than that of what is kept: FENCED_STATE_EPOCH. A partition that does not exist gets
-UNKNOWN_TOPIC_OR_PARTITION.
+The epoch of the state must be newer than the stored epoch: FENCED_STATE_EPOCH. A partition that does not
+exist gets UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""ReadShareGroupStateSummary (87): how far a share group is in partitions, for those who describe it (KIP-932). Versions 0-1.
+"""ReadShareGroupStateSummary (87): a share group's progress in partitions, for DescribeShareGroupOffsets
+(KIP-932). Versions 0-1.
 
 Between brokers; it fences no one. How much is done with above the start offset: from v1.
 """

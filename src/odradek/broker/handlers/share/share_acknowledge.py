@@ -1,7 +1,7 @@
 """ShareAcknowledge (79): accept, release or reject acquired records (KIP-932). Versions 1-2; v2 renews locks (KIP-1222).
 
-Answered when it is durable. Its session is that of ShareFetch, which alone opens one; epoch -1 closes it, and what the member
-did not acknowledge comes back.
+Answered when it is durable. It uses the session of ShareFetch, which alone opens one; epoch -1 closes it and
+releases the records that the member did not acknowledge.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """AlterPartitionReassignments (45). Versions 0-1: which brokers hold a partition (KIP-455, 860).
 
-The controller answers; others forward the request to it. The answer says that a move was begun or cancelled, not that it ended.
+The controller answers; others forward the request to it. The response means that a move was begun or
+cancelled, not that it ended.
 """
 
 from __future__ import annotations

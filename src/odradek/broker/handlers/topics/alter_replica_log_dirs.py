@@ -1,7 +1,7 @@
 """AlterReplicaLogDirs (34). Versions 1-2: move partitions between this broker's data directories (KIP-113).
 
-The answer says that a move has begun; DescribeLogDirs shows how far it is, as a future log with its lag. To ask for the
-directory where the partition is already gives a move up.
+The response means that a move has begun; DescribeLogDirs shows its progress, as a future log with its lag. A
+request for the partition's current directory cancels a move.
 """
 
 from __future__ import annotations

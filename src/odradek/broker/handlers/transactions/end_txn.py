@@ -1,7 +1,7 @@
 """EndTxn (26): commit or abort a transaction. The answer comes when the decision is durable; markers follow.
 
-Versions 0-5. With v5 each transaction ends its epoch, and the answer says who the producer is from then on (KIP-890).
-PRODUCER_FENCED from v2; before, INVALID_PRODUCER_EPOCH.
+Versions 0-5. With v5 each transaction ends its epoch, and the response has the producer's next id and epoch
+(KIP-890). PRODUCER_FENCED from v2; before, INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations

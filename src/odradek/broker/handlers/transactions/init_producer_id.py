@@ -1,6 +1,6 @@
 """InitProducerId (22): an id and an epoch to write under, for idempotence, and under a transactional id for transactions.
 
-Versions 0-5; 6 (KIP-939) is unstable: two-phase commit is allowed if `transaction.two.phase.commit.enable` says so, and a
+Versions 0-5; 6 (KIP-939) is unstable: `transaction.two.phase.commit.enable` allows two-phase commit, and a
 prepared transaction is never kept, as in Kafka 4.4. PRODUCER_FENCED from v4; before, INVALID_PRODUCER_EPOCH.
 """
 

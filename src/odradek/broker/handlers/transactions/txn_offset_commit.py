@@ -131,7 +131,7 @@ async def _admit(broker: BrokerContext, version: int, request: TxnOffsetCommitRe
     log_name = TopicPartition(CONSUMER_OFFSETS, broker.groups.shards.index_for(request.group_id))
     broker.groups.shards.shard(
         log_name.partition
-    )  # NOT_COORDINATOR says where to look; a partition that is missing does not
+    )  # NOT_COORDINATOR makes the client look again; a missing partition does not
     partition = broker.replicas.leader(*log_name)
     before = partition.log.producers.get(request.producer_id)
     _check_epoch(before, request)

@@ -1,7 +1,7 @@
 """WriteTxnMarkers (27): a coordinator, or a person who knows why, ends transactions on partitions that this broker leads.
 
 A marker is confirmed when every replica in sync has it.
-Versions 1-2; from v2 the coordinator says whether it raised the epoch (KIP-1228).
+Versions 1-2; from v2 the request tells whether the coordinator raised the epoch (KIP-1228).
 """
 
 from __future__ import annotations
