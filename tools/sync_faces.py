@@ -63,7 +63,7 @@ FACES: Final = (
         source=CLIENT / "consumer" / "aio.py",
         target=CLIENT / "consumer" / "consumer.py",
         parts=CLIENT / "consumer" / "sync_parts.py",
-        title="The synchronous consumer: fetching goes on behind it on a thread; decoding happens on the caller's.",
+        title="The synchronous consumer: a background thread fetches; decoding happens on the caller's thread.",
         words=(
             ("Reads partitions from one event loop.", "Reads partitions, for one thread at a time."),
             (
@@ -77,7 +77,7 @@ FACES: Final = (
         source=CLIENT / "share" / "aio.py",
         target=CLIENT / "share" / "share_consumer.py",
         parts=CLIENT / "share" / "sync_parts.py",
-        title="The synchronous share consumer: requests go from a thread behind it; decoding happens on the caller's.",
+        title="The synchronous share consumer: a background thread sends requests; decoding happens on the caller's thread.",
         words=(
             ("Reads topics as queues from one event loop (KIP-932).", "Reads topics as queues (KIP-932)."),
             (

@@ -276,9 +276,11 @@ class AsyncRetryConsumer(Generic[K, V]):
         return count
 
     async def _go_back(self) -> None:
-        """Seeks back to the records that a failed turn has not committed: a later turn would commit the offsets behind them.
+        """Seeks back to the records that a failed turn has not committed: a later turn would commit later
+        offsets.
 
-        A transaction whose end is unknown may be committed all the same, and a partition may have been elsewhere meanwhile.
+        A transaction whose end is unknown may be committed, and a partition may have been elsewhere
+        meanwhile.
         """
         mine = set(self._consumer.assignment()) & self._read_again.keys()
         committed = await self._consumer.committed(mine) if mine else {}
@@ -319,7 +321,7 @@ class AsyncRetryConsumer(Generic[K, V]):
         turn.handled(received, outputs)
 
     async def _hand_over(self, turn: HandlingTurn) -> None:
-        """Send what is to be sent, then commit; or both in one transaction."""
+        """Send the turn's records, then commit; or both in one transaction."""
         if not turn.positions:
             return
         positions = {

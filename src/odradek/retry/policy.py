@@ -30,7 +30,7 @@ class Reject(Exception):
 
 @public("odradek.retry")
 class RetryMode(StrEnum):
-    """The handling of the records behind a failed record."""
+    """The handling of the records after a failed record."""
 
     NON_BLOCKING = "non-blocking"
     """Later records go on: the failed one waits in a retry topic. Records of one key may be handled out of order."""
@@ -58,7 +58,7 @@ class RetryPolicy:
     creating_topics: bool = True
     """Make retry and dead-letter topics that do not exist, with as many partitions as the topic has."""
     dead_letter_retention_ms: int = FOREVER_MS
-    """The retention of dead-letter topics that are made; -1: for ever."""
+    """The retention of dead-letter topics that are created; -1: without a limit."""
     exactly_once: bool = False
     """Hand records over, and commit offsets, in transactions; what the handler returns is sent in them, too."""
 
@@ -75,7 +75,7 @@ class RetryPolicy:
             delay_ms(delay)
         if self.dead_letter_retention_ms < FOREVER_MS:
             raise ConfigError(
-                f"errors.deadletterqueue.topic.retention.ms={self.dead_letter_retention_ms} is below -1, which means for ever"
+                f"errors.deadletterqueue.topic.retention.ms={self.dead_letter_retention_ms} is below -1, which means no limit"
             )
         for name, template in (
             ("retry.topic.name", self.retry_topic),
@@ -143,7 +143,8 @@ CONFIG_KEYS: Final = {
     "errors.deadletterqueue.topic.retention.ms": "dead_letter_retention_ms",
     "delivery": "exactly_once",
 }
-"""Setting of a file to the field that it sets. `errors.deadletterqueue` is Kafka Connect's word, and that of share groups."""
+"""Setting of a file to the field that it sets. `errors.deadletterqueue` is the term of Kafka Connect and of
+share groups."""
 
 
 def delay_ms(delay: str) -> int:

@@ -15,7 +15,8 @@ BYTE_LIMIT: Final = "max.message.bytes"
 HEADER_ROOM_BYTES: Final = 1 << 16
 """The bytes that a record may grow by: its failure's headers have at most 5,000 characters of text, some names and numbers."""
 RETRY_SPARE_MS: Final = 7 * 86_400_000
-"""A retry topic keeps records so much longer than the longest delay, whatever the brokers' default: consumers may be down."""
+"""A retry topic keeps records this much longer than the longest delay, whatever the brokers' default:
+consumers may be down."""
 _BYTE_LIMIT_MAX: Final = 2**31 - 1
 
 

@@ -1,7 +1,7 @@
 """A plan for the records of one poll: which are handled now, sent on, and committed. No I/O.
 
-A partition's records are handled in order. One that is not due, or is to be tried again where it is, holds up those
-behind it: they are left, and read again later.
+A partition's records are handled in order. A record that is not due, or will be tried again in place, delays
+the ones after it: they are left, and read again later.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class HandlingTurn:
         """Partitions whose remaining records are left, from this offset on."""
         self.to_send: list[Forward | Output] = []
         self.positions: dict[TopicPartition, int] = {}
-        """The offsets to commit: those behind the last record that is done, by partition."""
+        """The offsets to commit by partition: the offset after the last record that is done."""
         self.held: set[TopicPartition] = set()
         """Partitions to pause."""
 

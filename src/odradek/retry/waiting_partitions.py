@@ -1,4 +1,5 @@
-"""Partitions that wait, and the times until which they do: a record that is not due delays those behind it, and no others."""
+"""Partitions that wait, and until when: a record that is not due delays the later records of its partition
+only."""
 
 from __future__ import annotations
 

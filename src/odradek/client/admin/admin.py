@@ -184,7 +184,8 @@ class Admin:
         return self._loop.call(self._admin.describe_cluster(timeout_s=timeout_s))
 
     def describe_cluster_operations(self, *, timeout_s: float | None = None) -> ClusterOperations:
-        """Returns what this client may do to the cluster as a whole (KIP-430); None where the brokers do not say."""
+        """Returns what this client may do to the cluster as a whole (KIP-430); None where the brokers do not
+        report it."""
         return self._loop.call(self._admin.describe_cluster_operations(timeout_s=timeout_s))
 
     def describe_quorum(self, *, timeout_s: float | None = None) -> QuorumDescription:
@@ -245,7 +246,7 @@ class Admin:
         self._loop.call(self._admin.create_acls(acls, timeout_s=timeout_s))
 
     def delete_acls(self, filters: Sequence[AclFilter], *, timeout_s: float | None = None) -> list[Acl]:
-        """Remove the ACLs that any of the filters selects, and say which they were."""
+        """Remove the ACLs that match any of the filters, and return them."""
         return self._loop.call(self._admin.delete_acls(filters, timeout_s=timeout_s))
 
     def describe_users(self, *, timeout_s: float | None = None) -> dict[str, dict[str, int]]:
@@ -373,7 +374,8 @@ class Admin:
     def alter_share_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_s: float | None = None
     ) -> None:
-        """Sets where a share group goes on, and makes the group if need be. Refused while it has members (KIP-932)."""
+        """Sets a share group's start offsets, and creates the group if needed. Refused while it has members
+        (KIP-932)."""
         self._loop.call(self._admin.alter_share_group_offsets(group_id, offsets, timeout_s=timeout_s))
 
     def delete_share_group_offsets(
@@ -458,7 +460,7 @@ class Admin:
     ) -> None:
         """Make a group's offsets part of a transaction that `end_transactions` ends; they begin it if need be.
 
-        An offset whose `topic_id` belongs to a topic that is gone is left out, with a warning."""
+        An offset whose `topic_id` belongs to a deleted topic is left out, with a warning."""
         self._loop.call(
             self._admin.send_offsets_to_transaction(identity, group_id, offsets, timeout_s=timeout_s)
         )

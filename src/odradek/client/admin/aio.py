@@ -174,7 +174,8 @@ class AsyncAdmin:
         return await self._cluster.describe(timeout_s)
 
     async def describe_cluster_operations(self, *, timeout_s: float | None = None) -> ClusterOperations:
-        """Returns what this client may do to the cluster as a whole (KIP-430); None where the brokers do not say."""
+        """Returns what this client may do to the cluster as a whole (KIP-430); None where the brokers do not
+        report it."""
         return await self._cluster.operations(timeout_s)
 
     async def describe_quorum(self, *, timeout_s: float | None = None) -> QuorumDescription:
@@ -243,7 +244,7 @@ class AsyncAdmin:
         Failures("create_acls", response.errors).raise_or(response.results)
 
     async def delete_acls(self, filters: Sequence[AclFilter], *, timeout_s: float | None = None) -> list[Acl]:
-        """Remove the ACLs that any of the filters selects, and say which they were."""
+        """Remove the ACLs that match any of the filters, and return them."""
         response = await self._session.one("delete_acls", timeout_s, acl_requests.delete_acls(filters))
         return list(Failures("delete_acls", response.errors).raise_or(response.results))
 
@@ -372,7 +373,8 @@ class AsyncAdmin:
     async def alter_share_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_s: float | None = None
     ) -> None:
-        """Sets where a share group goes on, and makes the group if need be. Refused while it has members (KIP-932)."""
+        """Sets a share group's start offsets, and creates the group if needed. Refused while it has members
+        (KIP-932)."""
         await self._groups.alter_share_offsets(group_id, offsets, timeout_s)
 
     async def delete_share_group_offsets(
@@ -447,7 +449,7 @@ class AsyncAdmin:
     ) -> None:
         """Make a group's offsets part of a transaction that `end_transactions` ends; they begin it if need be.
 
-        An offset whose `topic_id` belongs to a topic that is gone is left out, with a warning."""
+        An offset whose `topic_id` belongs to a deleted topic is left out, with a warning."""
         await self._transactions.send_offsets(identity, group_id, offsets, timeout_s)
 
     async def identity_after_commit(

@@ -133,8 +133,8 @@ class AdminCalls:
     ) -> dict[Any, Any]:
         """Asks the broker that `by` names about every item, again while its error is retriable and time is left.
 
-        `ask_broker` in place of `ask` learns which broker it is. An earlier attempt may have been carried out although its
-        answer was lost; `already` says which error then means that it was.
+        `ask_broker` in place of `ask` learns which broker it is. An earlier attempt may have been carried out
+        although its response was lost; `already` is the error that means this.
         """
         done = CallOutcome.none()
         open_errors: dict[object, KafkaError] = {}

@@ -131,7 +131,7 @@ async def _description_async(admin: AsyncAdmin, topic: str) -> TopicDescription 
 
 
 def _unread(topic: NewTopic, error: KafkaError) -> dict[str, ConfigEntry]:
-    """Goes on without the settings when they may not be read."""
+    """Returns no settings if the client is not allowed to read them; raises other errors."""
     if error.code not in _NOT_ALLOWED:
         raise error
     _log.info("settings_of_topic_cannot_be_read", topic=topic.name, reason=str(error))

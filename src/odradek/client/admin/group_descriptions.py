@@ -17,7 +17,8 @@ DEAD = "Dead"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
-    """A group as ListGroups tells of it; state and type are empty where the broker does not say."""
+    """A group in the response of ListGroups; state and type are empty where the broker does not report
+    them."""
 
     group_id: str
     protocol_type: str

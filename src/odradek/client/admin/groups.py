@@ -69,7 +69,8 @@ def list_groups(broker: int, states: Sequence[str], types: Sequence[str]) -> Exc
 
 
 def describe_classic(groups: Iterable[str], coordinator: int) -> Exchange:
-    """A group that does not exist is an error: brokers differ in how they say so."""
+    """Describes classic groups. A group that does not exist is an error: brokers differ in how they report
+    it."""
 
     def read(response: classic.DescribeGroupsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
@@ -274,7 +275,7 @@ def _check(group_id: str, error_code: int, message: str | None = None) -> None:
 
 
 def _nicer(code: int) -> str | None:
-    """Returns a clearer message for codes whose general meaning says too little; None for others."""
+    """Returns a clearer message for codes whose general meaning is too vague; None for others."""
     if code == ErrorCode.NON_EMPTY_GROUP:
         return "the group has members; stop them first"
     if code == ErrorCode.GROUP_ID_NOT_FOUND:

@@ -205,7 +205,7 @@ def _topic(topic: MetadataResponseTopic) -> TopicDescription:
 
 
 def _operations_of(bits: int) -> ClusterOperations:
-    """Returns the operations of a field of KIP-430; None where the broker does not say."""
+    """Returns the operations of a field of KIP-430; None where the broker does not report them."""
     if bits == _UNREPORTED:
         return None
     return frozenset(
@@ -363,7 +363,8 @@ def cluster_of(image: MetadataSnapshot) -> ClusterDescription:
 
 
 def cluster_operations() -> Exchange:
-    """Asks what this client may do to the cluster (KIP-430). The result "operations" is None where brokers do not say."""
+    """Asks what this client may do to the cluster (KIP-430). The result "operations" is None where brokers do
+    not report it."""
 
     def read(response: DescribeClusterResponse) -> CallOutcome:
         if response.error_code:

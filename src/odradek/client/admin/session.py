@@ -41,7 +41,8 @@ V = TypeVar("V")
 
 
 class AdminSession:
-    """The administered thing decides which broker is asked; retries are those of `AdminCalls`. Lives on one event loop."""
+    """The connection of an admin client to its cluster: the resource decides which broker is asked, and
+    `AdminCalls` retries. Belongs to one event loop."""
 
     def __init__(self, settings: AdminSettings, clock: Clock | None, entropy: Entropy | None) -> None:
         self.cluster: Final = ClusterClient(settings, clock or SystemClock(), entropy or SystemEntropy())
@@ -70,7 +71,8 @@ class AdminSession:
         self._closed = True
 
     def limit_s(self, timeout_s: float | None) -> float:
-        """Returns the time that a call may take, in seconds: at most what a request can say (24 days).
+        """Returns the time that a call may take, in seconds: at most the largest value of a request's field
+        (24 days).
 
         Raises WrongArgumentError for a number below 0 and for one that is no number.
         """

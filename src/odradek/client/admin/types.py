@@ -215,7 +215,7 @@ class ReplicaLogDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirDescription:
-    """One log directory of one broker. Sizes are -1 where the broker does not say."""
+    """One log directory of one broker. Sizes are -1 where the broker does not report them."""
 
     path: str
     total_bytes: int
@@ -224,4 +224,5 @@ class LogDirDescription:
     error: str | None = None
     """The reason why the directory is offline; None if it is online."""
     condition: str = ""
-    """`full` or `slow` where an Odradek broker says so: others lead what lies there."""
+    """`full` or `slow` if an Odradek broker reports it: other brokers lead the partitions of this
+    directory."""

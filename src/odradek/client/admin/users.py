@@ -46,7 +46,7 @@ def user_name_problem(name: str) -> str | None:
     categories = {unicodedata.category(character) for character in name}
     if not name:
         return "is empty"
-    if "Cs" in categories:  # lone surrogates stand for other bytes of a command line
+    if "Cs" in categories:  # lone surrogates are other bytes of a command line
         return "is not UTF-8 text"
     if "Cc" in categories:
         return "has a control character"

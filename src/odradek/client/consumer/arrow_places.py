@@ -32,14 +32,15 @@ class PlaceColumns:
         self._kept: dict[TopicPartition, tuple[pa.Array, pa.Array]] = {}
 
     def prepend(self, rows: pa.RecordBatch, tp: TopicPartition) -> pa.RecordBatch:
-        """Returns `rows`, which have the schema of `batches_to_arrow`, behind the columns of their place."""
+        """Returns `rows`, which have the schema of `batches_to_arrow`, preceded by columns of topic and
+        partition."""
         count = rows.num_rows
         topics, partitions = self._columns(tp, count)
         columns = [topics.slice(0, count), partitions.slice(0, count), *rows.columns]
         return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)
 
     def _columns(self, tp: TopicPartition, count: int) -> tuple[pa.Array, pa.Array]:
-        """Returns columns of at least so many rows."""
+        """Returns columns of at least `count` rows."""
         columns = self._kept.get(tp)
         if columns is not None and len(columns[0]) >= count:
             return columns

@@ -148,7 +148,7 @@ class FetchedChunk:
         return reader.finish()
 
     def _stop_for(self, record_count_max: int) -> int:
-        """Returns the index behind the batches to take together."""
+        """Returns the end index of the batches to decode together."""
         if self._records:  # a batch of which `next_records` handed out a part: the rest of it is read again
             self._records = []
             self._index -= 1
@@ -186,7 +186,7 @@ class FetchedChunk:
         return KafkaError(
             error.code,
             f"{self.topic_partition}: the batch at offset {header.base_offset} cannot be read ({error.message});"
-            f" seek to {header.next_offset} to go on behind it",
+            f" seek to {header.next_offset} to continue after it",
         )
 
     def _advance(self, offset: int) -> None:

@@ -1,4 +1,4 @@
-"""The synchronous consumer: fetching goes on behind it on a thread; decoding happens on the caller's.
+"""The synchronous consumer: a background thread fetches; decoding happens on the caller's thread.
 
 Written by `make faces` from `aio.py`: change that one.
 """
@@ -176,7 +176,8 @@ class Consumer(Generic[K, V]):
         self._loop.post(lambda: self._core.want(topics))
 
     def subscription(self) -> frozenset[str]:
-        """Returns the topics of the last `subscribe`; with a pattern, those of the partitions assigned. Empty without one."""
+        """Returns the topics of the last `subscribe`; with a pattern, the assigned partitions' topics. Empty
+        without a subscription."""
         group = self._core.group
         if group is None or not group.subscribed:
             return frozenset()
@@ -202,7 +203,7 @@ class Consumer(Generic[K, V]):
 
     @by_one_thread
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go on behind the last record of these partitions, by default of all."""
+        """Continue after the last record of these partitions, by default of all."""
         self._core.seek_all(partitions, LATEST)
 
     @by_one_thread
@@ -221,9 +222,10 @@ class Consumer(Generic[K, V]):
 
     @by_one_thread
     def stop_at(self, partition: TopicPartition, offset: int | None) -> None:
-        """Fetch nothing at or after `offset`; None: no end any more. For those who read a range and nothing behind it.
+        """Fetch nothing at or after `offset`; None: no end any more. For programs that read a range of
+        offsets only.
 
-        Brokers answer whole batches: records behind `offset` may still come with those before it.
+        Brokers return whole batches: records from `offset` on may still arrive together with earlier ones.
         """
         self._core.stop_at(partition, offset)
 
@@ -252,8 +254,9 @@ class Consumer(Generic[K, V]):
 
     @by_one_thread
     def positions(self) -> dict[TopicPartition, int]:
-        """Returns the offset behind the last returned record of each partition: `commit` commits these offsets, and
-        `send_offsets_to_transaction` takes them. Partitions whose position is not known yet are left out."""
+        """Returns the offset after the last returned record of each partition: `commit` commits these
+        offsets, and `send_offsets_to_transaction` takes them. Partitions whose position is not known yet are
+        left out."""
         return self._core.positions()
 
     # -- reading
@@ -290,7 +293,8 @@ class Consumer(Generic[K, V]):
                 return rows
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
-        """Records for ever, one by one. To leave the loop loses none: `commit` and `poll` know which was the last."""
+        """Yields records one by one, without an end. To leave the loop loses none: `commit` and `poll` know
+        which was the last."""
         while True:
             record = self._next_kept()
             if record is not None:
@@ -343,7 +347,8 @@ class Consumer(Generic[K, V]):
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Returns the offset behind the last record that may be read (with read_committed: behind the last stable one)."""
+        """Returns the offset after the last record that may be read (with read_committed: the last stable
+        offset)."""
         return self._ends(partitions, LATEST, timeout_s)
 
     def offsets_for_times(

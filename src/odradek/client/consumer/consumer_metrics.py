@@ -75,7 +75,7 @@ class ConsumerMetrics:
         yield Metric(
             FETCHING,
             "records-lag-max",
-            "The most records that a partition is behind its end, by the last answers.",
+            "The largest lag of a partition in records, by the last responses.",
             lambda: float(max(lags.values())) if lags else math.nan,
         )
 

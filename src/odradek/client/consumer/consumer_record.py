@@ -28,9 +28,10 @@ else:
 class ConsumerRecord(NamedTuple, Generic[K, V]):
     """A record and where it was. A tuple and not a dataclass: millions of them are made.
 
-    `timestamp_ms` is in milliseconds since 1970, -1 where the producer set none; `timestamp_type` says whether producer or
-    broker set it. `key` and `value` are bytes or None, or what the deserializers return; None is a tombstone in a compacted
-    topic. `headers` are pairs of a name and bytes or None. `leader_epoch` is -1 where the broker sends none.
+    `timestamp_ms` is in milliseconds since 1970, -1 where the producer set none; `timestamp_type` tells
+    whether producer or broker set it. `key` and `value` are bytes or None, or what the deserializers return;
+    None is a tombstone in a compacted topic. `headers` are pairs of a name and bytes or None. `leader_epoch`
+    is -1 where the broker sends none.
 
     `K` and `V` are what the deserializers return, `bytes` without one: type checkers know it, and Python ignores it.
     """

@@ -201,8 +201,8 @@ class ConsumerCore(Generic[K, V]):
     ) -> None:
         """Moves the position to `offset`, or to the offset that ListOffsets returns for `reset_to`.
 
-        `leader_epoch` is that of the record before `offset`: if the log was cut below it since, the position goes back
-        there. `topic_id` is the topic that `offset` belongs to, if that is known."""
+        `leader_epoch` is the epoch of the record before `offset`: if the log was truncated below it since,
+        the position goes back there. `topic_id` is the topic that `offset` belongs to, if that is known."""
         if offset is not None and offset < 0:
             raise ValueError(
                 f"an offset is 0 or more, not {offset}: seek_to_beginning and seek_to_end go to the ends"
@@ -234,7 +234,8 @@ class ConsumerCore(Generic[K, V]):
         self._wake()
 
     def known_position(self, tp: TopicPartition) -> int | None:
-        """*locked.* Returns the offset of the next record to be returned, once it is known. Raises what stands in the way."""
+        """*locked.* Returns the offset of the next record to be returned, once it is known. Raises the error
+        that prevents it."""
         if self.assignment.failure is not None:
             raise self.assignment.failure
         state = self.assignment.state_of(TopicPartition(*tp))
@@ -243,7 +244,8 @@ class ConsumerCore(Generic[K, V]):
         return self._kept_starts().get(TopicPartition(*tp), state.position)
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Returns the position of each partition as the user sees it: the offset behind the last returned record."""
+        """Returns the position of each partition as the user sees it: the offset after the last returned
+        record."""
         return self.assignment.positions() | self._kept_starts()
 
     def to_commit(self, offsets: OffsetsToCommit | None = None) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -325,7 +327,7 @@ class ConsumerCore(Generic[K, V]):
         return self._place_columns.prepend(rows, tp)
 
     def next_event(self) -> Event | None:
-        """*locked.* Returns what `poll` has to do next. Raises what stands in the way of more."""
+        """*locked.* Returns what `poll` must do next. Raises the error that prevents further reads."""
         if self.group is not None and self.assignment.failure is None:
             handover = self.group.next_handover()
             if handover is not None:
@@ -402,9 +404,10 @@ class ConsumerCore(Generic[K, V]):
     def _deserialize(
         self, chunk: FetchedChunk, taken: list[Record], records: list[ConsumerRecord[K, V]]
     ) -> bool:
-        """Append `taken`, deserialized, to `records`; False when that failed behind the first of `records`.
+        """Append `taken`, deserialized, to `records`; False when that failed after the first of `records`.
 
-        The record that failed, and all behind it, go back: the next `poll` raises the error unless the caller seeks.
+        The record that failed, and all later ones, go back: the next `poll` raises the error unless the
+        caller seeks.
         """
         topic, partition = chunk.topic_partition
         read_key, read_value = self._key_deserializer, self._value_deserializer
@@ -490,7 +493,8 @@ class ConsumerCore(Generic[K, V]):
 
 
 def check_reads(core: ConsumerCore[Any, Any]) -> None:
-    """Raises IllegalStateError, as Java does, if nothing is subscribed to or assigned: `poll` would wait for ever."""
+    """Raises IllegalStateError, as Java does, if nothing is subscribed to or assigned: `poll` would never
+    return."""
     is_member = core.group is not None and core.group.subscribed
     if not is_member and not core.assignment.states and core.assignment.failure is None:
         raise IllegalStateError("this consumer reads nothing yet: subscribe() or assign() first")

@@ -102,7 +102,7 @@ class Fetcher:
         self._soon: asyncio.Handle | None = None
         self._stopped = False
         self._rack_from = 0.0
-        """The time until which no rack is sent: a follower was in trouble, so leaders shall answer."""
+        """The time until which no rack is sent: a follower had a problem, so leaders are asked."""
         self._leaderless_warnings: Final = LeaderlessWarnings()
         self.latency: Final = Measure(cluster.clock)
         self.fetched_bytes: Final = Measure(cluster.clock)

@@ -50,7 +50,8 @@ class OffsetAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderEpochEnd:
-    """The end of an epoch in a leader's log: the largest epoch up to the requested one, and the offset behind it."""
+    """The end of an epoch in a leader's log: the largest epoch up to the requested one, and its end
+    offset."""
 
     leader_epoch: int
     end_offset: int

@@ -67,17 +67,18 @@ _handing_over: ContextVar[HandoverTask | None] = ContextVar("odradek_handing_ove
 
 
 class HandoverTask:
-    """A handover under way, on the loop of an asynchronous client: it goes on where the `poll` that began it is cancelled.
+    """A handover under way, on the loop of an asynchronous client: it continues if the `poll` that began it
+    is cancelled.
 
-    Else the group would wait for ever for what the listener had begun. The next `poll` waits for it first, and raises what
-    the listener raised meanwhile.
+    Otherwise the group would wait without end for the listener. The next `poll` waits for it first, and
+    raises the listener's error.
     """
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
 
     async def run(self, work: Coroutine[object, None, None]) -> None:
-        """Raises what `work` raises; goes on without the caller when that is cancelled."""
+        """Raises what `work` raises; continues without the caller if the caller is cancelled."""
 
         async def noted() -> None:
             _handing_over.set(self)
@@ -175,7 +176,8 @@ class Participation:
     # -- polling, on the user's side
 
     def next_handover(self) -> Handover | None:
-        """*locked.* Returns what has to be done before more can be read. Raises what keeps this member out of the group."""
+        """*locked.* Returns what must be done before more can be read. Raises what keeps this member out of
+        the group."""
         if not self.subscribed:
             return None
         if self.membership.failure is not None:
@@ -259,9 +261,9 @@ class Participation:
         *,
         explicit: bool = True,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Commits `offsets` (by default: those of all returned records); the group's coordinator acknowledges it.
+        """Commits `offsets` (by default: of all returned records); the group's coordinator acknowledges it.
 
-        Offsets of topics that are gone are left out: they are no one's. `explicit`: the user named the offsets.
+        Offsets of deleted topics are left out. `explicit`: the user named the offsets.
         """
         wanted = as_committable(offsets) if offsets is not None else self._positions()
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s

@@ -19,7 +19,8 @@ class SameTopics:
     """The topics that a bounded read began with."""
 
     def __init__(self, topic_id: Callable[[str], UUID | None], ids: Mapping[str, UUID | None]) -> None:
-        """`topic_id` is `Consumer.topic_id`; `ids` are those of the topics, from before their ends were looked up."""
+        """`topic_id` is `Consumer.topic_id`; `ids` are the topics' ids from before their end offsets were
+        looked up."""
         self._topic_id = topic_id
         self._ids = ids
         self._gone_counts = dict.fromkeys(ids, 0)

@@ -62,7 +62,7 @@ class ThreadUse:
 
 
 def by_one_task(method: F) -> F:
-    """Decorates a coroutine method so that it refuses to run beside another one of its kind."""
+    """Decorates a coroutine method so that it refuses to run concurrently with another one of its kind."""
     assert inspect.iscoroutinefunction(method)
 
     @wraps(method)

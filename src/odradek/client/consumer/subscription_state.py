@@ -140,7 +140,7 @@ class PartitionState:
         return self.stop_offset is not None and at is not None and at >= self.stop_offset
 
     def fetch_bytes(self, at_most: int) -> int:
-        """Returns the bytes to request: near the stop offset no more than is left, as far as that is known."""
+        """Returns the bytes to request: near the stop offset at most the estimated rest."""
         if self.stop_offset is None or self.fetch_offset is None or not self.bytes_per_record:
             return at_most
         left = (self.stop_offset - self.fetch_offset) * self.bytes_per_record
@@ -237,9 +237,10 @@ class Assignment:
         leader_epoch: int = NO_EPOCH,
         topic_id: UUID = ZERO_UUID,
     ) -> None:
-        """Stand at `offset`, or where ListOffsets says for `reset_to`. `leader_epoch`: of what was read before it.
+        """Set the position to `offset`, or to the offset that ListOffsets returns for `reset_to`.
+        `leader_epoch`: the epoch of the record before it.
 
-        `topic_id`: the topic that it is an offset of; by default the one that answers first.
+        `topic_id`: the topic that the offset belongs to; by default the one that answers first.
         """
         with self.lock:
             state = self.state_of(tp)
@@ -339,7 +340,7 @@ class Assignment:
         return plan
 
     def _check_topic(self, state: PartitionState, image: MetadataSnapshot) -> None:
-        """An offset of a topic that was deleted says nothing of the topic that has its name now."""
+        """Drops an offset of a deleted topic: it does not apply to the topic that has its name now."""
         topic_id = image.topic_id(state.topic_partition.topic)
         if ZERO_UUID in (topic_id, state.topic_id) or topic_id == state.topic_id:
             return

@@ -1,4 +1,4 @@
-"""How far a group is behind in time: the age of the first record of each partition that it has yet to read.
+"""A group's lag in time: the age of the first record of each partition that it has yet to read.
 
 `odradek group describe` and the console read that record's own timestamp, by this file. The brokers' metric
 `odradek_consumergroup_lag_seconds` has the same meaning, and estimates it: a scrape reads no records.
@@ -43,7 +43,7 @@ async def unread_ages_ms(
     clock: Clock,
     limit_s: float = LIMIT_S,
 ) -> dict[TopicPartition, int]:
-    """Returns the age of the first record at or behind each position, in milliseconds, never negative.
+    """Returns the age of the first record at or after each position, in milliseconds, never negative.
 
     A partition whose record does not come within the limit is left out: it may have none, if all that is left are
     markers of transactions. The consumer is assigned these partitions, and is of use for further calls only.

@@ -1,5 +1,5 @@
 """The assignors of the classic protocol: which member reads what. The leader of a group runs one of them over everyone's
-subscriptions. No I/O, and no order but that of the arguments: two leaders come to the same result.
+subscriptions. No I/O, and only the arguments' order counts: two leaders come to the same result.
 
 - range: topic by topic, neighbouring partitions to each member; equal partitions of two topics meet at one member
 - roundrobin: all partitions in a row, dealt out in turn
@@ -153,7 +153,7 @@ class _Stickiness:
                 known = generations.get(tp)
                 if known is not None and generation < known:
                     continue
-                if known == generation:  # two say so: neither is believed
+                if known == generation:  # two members claim it: neither keeps it
                     twice.add(tp)
                     continue
                 twice.discard(tp)

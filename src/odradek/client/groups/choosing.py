@@ -27,7 +27,8 @@ _log = events.get("client")
 
 
 class ChoosingMember:
-    """A `MemberCore` that delegates to the core of the protocol in use. `member_id` is that of the consumer protocol."""
+    """A `MemberCore` that delegates to the core of the protocol in use. `member_id` is the id in the consumer
+    protocol."""
 
     def __init__(self, settings: MemberSettings, backoff: Backoff, *, member_id: str) -> None:
         self.user: Final = UserSide()
@@ -135,7 +136,8 @@ class ChoosingMember:
         return self._consumer if ask.api == HEARTBEAT else self._classic
 
     def _change_protocol(self, now: float) -> None:
-        """Goes on in the classic protocol if the other one is refused and nothing has to be given up any more."""
+        """Changes to the classic protocol if the other one is refused and no partition must be revoked any
+        more."""
         consumer = self._consumer
         if consumer.phase is not ConsumerPhase.REFUSED or consumer.handover is not None:
             return

@@ -186,7 +186,7 @@ class ClassicMember(MembershipState):
             self._rejoin(now)
 
     def fenced(self, code: ErrorCode, now: float) -> None:
-        """Handles a refused commit that shows that the group has gone on without us."""
+        """Handles a refused commit: the group continued without this member."""
         if code is ErrorCode.FENCED_INSTANCE_ID:
             self._fail(code)
         elif code in _NOT_A_MEMBER and self.phase in _ALIVE:
@@ -349,7 +349,8 @@ class ClassicMember(MembershipState):
         self._pause(now)
 
     def _lose(self, now: float, *, forget_id: bool) -> None:
-        """Gives up everything: the group went on without us, and other members have our partitions."""
+        """Gives up everything: the group continued without this member, and other members have its
+        partitions."""
         self.generation = NO_GENERATION
         if forget_id:
             self.member_id = ""

@@ -1,6 +1,6 @@
 """Which broker coordinates a group or a transactional id, and asking it.
 
-Looked up when it is needed and forgotten as soon as it looks wrong: an answer says so, or none comes.
+It is looked up when it is needed and dropped after an error of the coordinator or without a response.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """A member in either protocol: its identity, what it owns, what its user must do next, and when its user last polled. The
 two protocols are `classic.py` and `reconciling.py`; `choosing.py` picks one of them.
 
-A core is driven by its service (`membership.py`): `due` says what to send now, `answered` and `failed` are the
-outcome, `handed_over` says that the user's side has done what `handover` asks for. No I/O and no clock: times are arguments.
+A core is driven by its service (`membership.py`): `due` returns the requests to send now, `answered` and
+`failed` report their outcome, `handed_over` reports that the user's side has done what `handover` asks for.
+No I/O and no clock: times are arguments.
 """
 
 from __future__ import annotations
@@ -167,7 +168,7 @@ class MembershipState:
 
     @property
     def unnamed(self) -> bool:
-        """Something was assigned of a topic whose name is not known yet: fresh metadata says it."""
+        """Whether a partition was assigned of a topic whose name is not known yet: fresh metadata has it."""
         return False
 
     @property

@@ -2,7 +2,7 @@
 user's side what it has to do (`handover`).
 
 Requests of the group go on connections of their own: JoinGroup is answered when the whole group has joined, and answers
-come in the order of requests. Leaving takes another way, because it must not queue behind a join.
+come in the order of requests. Leaving takes another way, because it must not wait for a join.
 """
 
 from __future__ import annotations

@@ -45,7 +45,8 @@ _FENCED: Final = frozenset(
 )
 _TOPIC_UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _MISSES_MIN: Final = 2
-"""The answers without the topic after which it is gone: a single broker may not know a new topic yet."""
+"""The number of responses without the topic after which it counts as deleted: a single broker may not know a
+new topic yet."""
 _CHECK_EVERY_S: Final = 1.0
 _COMMIT: Final = api_by_name("OffsetCommit")
 _FETCH: Final = api_by_name("OffsetFetch")
@@ -109,7 +110,8 @@ class OffsetStore:
         """Raises CommitFailedError when the partitions are, or may be, another member's. `timeout_s` includes the wait for
         commits before it.
 
-        An offset whose topic is gone is left out, with a warning; without a topic's id only if it is not `explicit`.
+        An offset whose topic was deleted is left out, with a warning; without a topic's id only if it is not
+        `explicit`.
         """
         if not offsets:
             return
@@ -251,7 +253,7 @@ class OffsetStore:
                 raise KafkaError(code, f"{tp}: {code.meaning}")
 
     def _check_membership(self, code: ErrorCode, who: GroupMetadata) -> None:
-        """Raise what a refusal says of the member, and not of one partition."""
+        """Raise an error code that is about the member, and not about one partition."""
         self._coordinator.note(code)
         if code in _FENCED:
             if self._who().generation == who.generation:
@@ -311,7 +313,8 @@ class OffsetStore:
         require_stable: bool,
         known_ids: Mapping[str, UUID],
     ) -> tuple[CommittedOffsets, dict[TopicPartition, KafkaError]]:
-        """Fetches committed offsets in one request. `known_ids` count before those of the client's metadata."""
+        """Fetches committed offsets in one request. `known_ids` take precedence over the ids of the client's
+        metadata."""
         who = self._who()
         ids = {**self._ids(wanted), **known_ids} if wanted is not None else {}
         by_names = wanted is None or len(ids) < len({tp.topic for tp in wanted})
@@ -363,7 +366,7 @@ def _with_and_without(
 def _is_missing(
     tp: TopicPartition, topics: Mapping[str, TopicSnapshot | None], missed: dict[TopicPartition, int]
 ) -> bool:
-    """The cluster has no such partition, as brokers say; `missed` counts how often they did."""
+    """Whether brokers reported that there is no such partition; `missed` counts their reports."""
     if tp.topic not in topics:
         return False
     topic = topics[tp.topic]

@@ -143,7 +143,7 @@ class ReconcilingMember(MembershipState):
         is_out = self.phase in (ConsumerPhase.OUT, ConsumerPhase.STALLED)
         if subscription.pattern is None or subscription.resolved_by_broker:
             self._topics, self._knows_topics = subscription.topics, True
-        elif is_out:  # a member that is in goes on with its topics until metadata came
+        elif is_out:  # an active member keeps its topics until metadata arrives
             self._topics, self._knows_topics = (), False
         if is_out:
             self.user.polled_at = now
@@ -203,7 +203,7 @@ class ReconcilingMember(MembershipState):
                 self._join(now)
 
     def fenced(self, code: ErrorCode, now: float) -> None:
-        """Handles a refused commit that shows that the group has gone on without us."""
+        """Handles a refused commit: the group continued without this member."""
         if code is ErrorCode.STALE_MEMBER_EPOCH:
             self._beat_at = min(self._beat_at, now)
         elif code in _FENCED and self.phase is ConsumerPhase.IN:
@@ -222,7 +222,7 @@ class ReconcilingMember(MembershipState):
             self._join(now)
 
     def leave(self) -> MemberRequest | None:
-        """Returns the last request; a static member only says that it is away for a while."""
+        """Returns the last request; a static member only reports that it is away for a while."""
         was_in = self.phase is ConsumerPhase.IN and self.generation != NO_GENERATION
         self._incarnation += 1
         self.phase = ConsumerPhase.OUT

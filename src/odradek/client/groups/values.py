@@ -21,7 +21,7 @@ Partitions = tuple[TopicPartition, ...]
 @public("odradek")
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """A committed offset, which is that of the next record to read, and a note that goes with it.
+    """A committed offset, which is the offset of the next record to read, and the metadata committed with it.
 
     `leader_epoch` is -1 where it is not known. `topic_id` is the topic that it is an offset of; without it, the topic that
     has the name when the offset is committed.
@@ -100,7 +100,7 @@ class RebalanceListener:
 def as_committable(
     offsets: OffsetsToCommit, topic_ids: Mapping[TopicPartition, UUID] | None = None
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Returns the offsets as values, those without a topic's id with that of `topic_ids`.
+    """Returns the offsets as values; those without a topic id get their id from `topic_ids`.
 
     Raises WrongArgumentError for an offset below 0."""
     wanted: dict[TopicPartition, OffsetAndMetadata] = {}

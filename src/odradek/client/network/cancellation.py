@@ -21,8 +21,8 @@ async def to_its_end(
 ) -> T:
     """Awaits `work`. A cancellation of the caller lets it go on for `grace_s`, then cancels it too, and is raised last.
 
-    So nothing of it runs any more when the cancellation reaches the caller, unless that is cancelled a second time. The work
-    is cancelled without grace where `may_stop` says so.
+    So nothing of it runs any more when the cancellation reaches the caller, unless that is cancelled a second
+    time. The work is cancelled without grace where `may_stop` returns true.
     """
     task = work if isinstance(work, asyncio.Task) else asyncio.get_running_loop().create_task(work)
     try:

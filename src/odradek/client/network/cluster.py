@@ -108,7 +108,8 @@ class ClusterClient:
         return address is not None and (links or self.links).is_unreachable(address)
 
     async def connection(self, broker: int = NO_BROKER) -> BrokerConnection:
-        """Returns a connection to `broker`, or to whichever is at hand. Retriable KafkaError when there is none."""
+        """Returns a connection to `broker`, or to any reachable broker. Retriable KafkaError when there is
+        none."""
         if broker < 0:
             connection = self.links.least_loaded()
             if connection is not None:

@@ -1,9 +1,9 @@
 """One connection to one broker: requests out, pipelined; answers in, in the same order (Kafka's contract).
 
-`RequestQueue` (`requests.py`) is the part without I/O: which answer belongs to which request, and when one is overdue.
-`BrokerConnection` puts it on a socket. An overdue answer means that the broker, or the way to it, is stuck, and everything
-behind it is stuck as well: the connection is closed, and every request under way fails with NETWORK_EXCEPTION or
-REQUEST_TIMED_OUT. Whether the broker acted on them is then unknown.
+`RequestQueue` (`requests.py`) is the part without I/O: which answer belongs to which request, and when one is
+overdue. `BrokerConnection` puts it on a socket. An overdue response means that the broker, or the network to
+it, is stuck, and so are all later requests: the connection is closed, and every request in flight fails with
+NETWORK_EXCEPTION or REQUEST_TIMED_OUT. Whether the broker acted on them is then unknown.
 
 A broker that asks for a pause gets it (`throttled.py`): requests wait in their order, and neither they nor those under way
 spend their time meanwhile. They wait for a login as well.
@@ -78,7 +78,8 @@ _ANY_BROKER: Final = BrokerIdentity(None, -1)
 
 
 class MisroutedError(BrokerUnreachableError):
-    """The broker at an address is not the one that the metadata names there. Retriable: fresh metadata says who is where."""
+    """The broker at an address is not the one that the metadata names there. Retriable: fresh metadata has
+    the right address."""
 
     def __init__(self, address: Address, identity: BrokerIdentity) -> None:
         super().__init__(
@@ -182,7 +183,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def in_flight(self) -> int:
-        """Requests whose answers are to come."""
+        """The number of requests without a response yet."""
         return len(self._requests) + len(self._gate)
 
     @property

@@ -19,7 +19,7 @@ class BrokerUnreachableError(KafkaError):
 
 
 class WrongPeerError(KafkaError):
-    """Something listens there, but not the Kafka listener that the settings say. Not retriable."""
+    """Something listens there, but not the Kafka listener of the settings. Not retriable."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
@@ -62,7 +62,8 @@ class DeliveryError(KafkaError):
 
 @public("odradek")
 class PartialFailureError(KafkaError):
-    """Some items of one admin call failed. `errors` says which and why, `results` holds what succeeded."""
+    """Some items of one admin call failed. `errors` has their errors, `results` has the results of the
+    others."""
 
     def __init__(self, what: str, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) -> None:
         lines = "; ".join(_with_item(str(subject), explain(error)) for subject, error in errors.items())

@@ -1,4 +1,4 @@
-"""The event loop behind a synchronous client: one daemon thread, one loop."""
+"""The event loop of a synchronous client: one daemon thread, one loop."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class LoopThread:
 
     @property
     def is_gone(self) -> bool:
-        """The thread stayed behind in the process that forked this one: nothing of the client can be reached.
+        """True if the thread belongs to the process that forked this one: nothing of the client can be
+        reached.
 
         The copies of its descriptors must stay as they are here: the parent's loop has the same epoll instance.
         """

@@ -212,7 +212,8 @@ class Metadata:
     async def describe(self, topics: Iterable[str]) -> dict[str, TopicSnapshot | None]:
         """Returns topics as a broker has them now, None for a name without one; those that it cannot describe are left out.
 
-        One question beside the refreshes: it makes no topic, keeps no interest, and leaves the image as it is. KafkaError.
+        One request apart from the refreshes: it creates no topic, keeps no interest, and does not change the
+        image. Raises KafkaError.
         """
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=topic) for topic in topics], allow_auto_topic_creation=False

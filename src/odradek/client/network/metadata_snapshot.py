@@ -110,10 +110,11 @@ class MetadataSnapshot:
         return None
 
     def merged(self, response: MetadataResponse) -> Self:
-        """Returns this image with what `response` says: brokers are replaced, topics in it are updated, others stay.
+        """Returns this image updated from `response`: brokers are replaced, topics in it are updated, others
+        stay.
 
-        A partition keeps what came with the highest leader epoch: answers of a broker that lags behind must not bring an old
-        leader back (KIP-320), nor a topic that was deleted. A topic with another id is another topic."""
+        A partition keeps the state with the highest leader epoch: responses of a broker that lags must not
+        bring an old leader back (KIP-320), nor a deleted topic. A topic with another id is another topic."""
         topics = dict(self.topics)
         errors = dict(self.topic_errors)
         ended_ids = dict(self.ended_ids)
@@ -188,7 +189,7 @@ def check_partitions(response: MetadataResponse) -> None:
 
 
 def _is_old(known: TopicSnapshot | None, topic_id: UUID, ended_ids: dict[UUID, int]) -> bool:
-    """A broker that lags behind describes the topic that had the name before."""
+    """True if a broker that lags describes the topic that had the name before."""
     if known is None or topic_id == known.topic_id or ended_ids.get(topic_id, 0) <= 0:
         return False
     ended_ids[topic_id] -= 1

@@ -4,7 +4,8 @@ Theory. The part that changes a figure owns it (decision 0078): a `Measure` is f
 where it is. `metrics()` reads all of them through a table (`producer_metrics.py`, `consumer_metrics.py`) and changes none, so
 that any thread may call it. A value costs an addition for each request or batch, never for each record.
 
-Averages, maxima and rates are those of the last 30 to 60 seconds, as in Java (metrics.sample.window.ms, metrics.num.samples).
+Averages, maxima and rates cover the last 30 to 60 seconds, as in Java (metrics.sample.window.ms,
+metrics.num.samples).
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _FIRST_S: Final = 1.0
 """A client that ends sooner asks for nothing."""
 _NO_BROKER_S: Final = 1.0
 _DEFAULT_INTERVAL_S: Final = 300.0
-"""Kafka's interval for those who are asked for nothing, and after an error."""
+"""Kafka's interval for clients without a subscription, and after an error."""
 _WANTED_S: Final = 0.25
 _LAST_PUSH_S: Final = 1.0
 _GZIP: Final = 1

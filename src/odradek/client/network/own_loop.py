@@ -30,7 +30,8 @@ class OwnLoop:
 
     @property
     def is_gone(self) -> bool:
-        """The loop ended, or stayed behind in the process that forked this one: nothing of the client can be reached."""
+        """True if the loop ended, or belongs to the process that forked this one: nothing of the client can
+        be reached."""
         return self._loop is not None and (self._loop.is_closed() or self._process_id != os.getpid())
 
     def begin(self) -> bool:

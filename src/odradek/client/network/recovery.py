@@ -1,10 +1,11 @@
 """Decides when a client bootstraps again: `metadata.recovery.strategy` and `metadata.recovery.rebootstrap.trigger.ms`
 (KIP-899, KIP-1102). Pure: times are arguments.
 
-A refresh of the metadata asks the brokers of the last answer first. With the strategy `rebootstrap` it goes on to the
-bootstrap list when all of them have failed. It gives them up and asks the bootstrap list alone when they have not answered
-for the trigger's time since the first failure began, or when a broker answers REBOOTSTRAP_REQUIRED. With `none` it asks
-the bootstrap list until one broker has answered, and never again.
+A refresh of the metadata asks the brokers of the last answer first. With the strategy `rebootstrap` it
+continues with the bootstrap list when all of them have failed. It gives them up and asks the bootstrap list
+alone when they have not answered for the trigger's time since the first failure began, or when a broker
+answers REBOOTSTRAP_REQUIRED. With `none` it asks the bootstrap list until one broker has answered, and never
+again.
 """
 
 from __future__ import annotations

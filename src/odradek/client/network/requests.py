@@ -13,7 +13,7 @@ _CORRELATION_ID_MAX: Final = 0x7FFF_FFFF
 
 
 class PendingRequest(NamedTuple):
-    """A request whose answer is to come."""
+    """A request without a response yet."""
 
     correlation_id: int
     api: Api
@@ -23,7 +23,7 @@ class PendingRequest(NamedTuple):
 
 
 class OutgoingRequest(NamedTuple):
-    """A request that is to be sent, now or when the broker may be asked again."""
+    """A request to send, now or when the broker may be asked again."""
 
     api: Api
     version: int

@@ -16,7 +16,8 @@ from odradek.model.errors import KafkaError
 from odradek.runtime.ports import Clock
 
 MUTE_S_MAX: Final = 60.0
-"""The longest pause that is believed at a time. Brokers ask for no more than their quota's window, 11 s by default."""
+"""The longest pause that is accepted at a time. Brokers ask for at most their quota's window, 11 s by
+default."""
 
 
 class ThrottleState:

@@ -35,7 +35,7 @@ class TokenEndpoint:
     def token(self) -> str:
         """Returns a token. Raises LoginFailed if the issuer refuses, the retriable BrokerUnreachableError without an answer.
 
-        Where the issuer does not say for how long a token counts, it is asked each time.
+        If a token has no lifetime, the issuer is asked each time.
         """
         with self._lock:
             if self._clock.monotonic() >= self._used_until_s:

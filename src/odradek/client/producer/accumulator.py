@@ -26,7 +26,8 @@ from odradek.records.frame import Written
 from odradek.runtime.ports import Buffer, Clock, Entropy
 
 RECORD_OVERHEAD_BYTES: Final = 21
-"""The most that a record's own fields (lengths, deltas, attributes) take beside key, value and headers."""
+"""The most that a record's own fields (lengths, deltas, attributes) take in addition to key, value and
+headers."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -157,7 +158,7 @@ class Accumulator:
     def add(self, topic: TopicQueues, queue: PartitionQueue | None, written: Written) -> Delivery | None:
         """*locked.* Take records that are a batch already, after all that came before; None when there is no room.
 
-        The delivery is that of the first record.
+        Returns the delivery of the first record.
         """
         target = queue or topic.sticky or self._move_sticky(topic)
         if target.open is not None:
@@ -384,7 +385,7 @@ class Accumulator:
         )
 
     def _open(self, topic: TopicQueues, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        if topic.resting:  # the user's thread had it in hand when it was laid to rest
+        if topic.resting:  # the user's thread used it when it became idle
             topic.resting = False
             self.topics[topic.topic] = self._resting.pop(topic.topic)
             self.revived.append(topic.topic)

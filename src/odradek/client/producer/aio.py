@@ -138,10 +138,11 @@ class AsyncProducer(Generic[K, V]):
     async def send_arrow(self, topic: str, rows: object) -> None:
         """Put the rows of a frame into batches of their own: many times as fast as one record after another.
 
-        `rows`: a pyarrow RecordBatch or Table, a polars or pandas DataFrame, or any object with `__arrow_c_stream__`. Columns:
-        `value` and `key` (one of them at least; binary or text, null for none) and, where they are there, `headers` (a list
-        of structs of key and value), `timestamp` and `partition` (a number); others are not looked at. Rows of a key keep
-        their order. Serializers are not used. `flush` says whether all were acknowledged. Waits as `send` does.
+        `rows`: a pyarrow RecordBatch or Table, a polars or pandas DataFrame, or any object with
+        `__arrow_c_stream__`. Columns: `value` and `key` (one of them at least; binary or text, null for none)
+        and, where they are there, `headers` (a list of structs of key and value), `timestamp` and `partition`
+        (a number); others are not looked at. Rows of a key keep their order. Serializers are not used.
+        `flush` returns whether all were acknowledged. Waits as `send` does.
 
         ValueError for a column of another type, TypeError for another object.
         """

@@ -154,7 +154,7 @@ def by_partition(
     """Yields groups of rows by partition. A row's own column `partition` counts first, then its key; rows of a group keep
     their order.
 
-    Keys go where the Java client puts them, unless `choose` says otherwise.
+    Keys go where the Java client puts them, unless `choose` returns another partition.
 
     UNKNOWN_TOPIC_OR_PARTITION for a partition that the topic does not have."""
     if rows.num_rows == 0:

@@ -279,7 +279,8 @@ class Delivery:
         return self.batch.done
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
-        """Wait up to `timeout_s` seconds (for ever by default); raise what kept the record from being delivered."""
+        """Wait up to `timeout_s` seconds (without a limit by default); raise what kept the record from being
+        delivered."""
         error = self.exception(timeout_s)
         if error is not None:
             raise error

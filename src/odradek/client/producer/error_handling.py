@@ -1,8 +1,9 @@
 """The producer's error handling: one table of what to do with a batch, by the broker's answer.
 
-A batch is *head* when no earlier batch of its partition is unresolved. With idempotence (KIP-98, KIP-360) that decides
-what a gap in the sequence numbers means: behind an unresolved batch it is the expected consequence of that batch's
-trouble; at the head it says that the broker's state and ours have parted, and only a new epoch mends that.
+A batch is *head* when no earlier batch of its partition is unresolved. With idempotence (KIP-98, KIP-360)
+that decides what a gap in the sequence numbers means: after an unresolved batch it is the expected
+consequence of that batch's failure; at the head it means that the broker's state and the producer's differ,
+and only a new epoch repairs that.
 """
 
 from __future__ import annotations

@@ -12,10 +12,11 @@ at its place, and idempotence needs no other rule: each batch keeps its sequence
 stay contiguous. (One more: a broker that holds no state of this producer takes any number as the first. So the first
 batch under a producer id and epoch goes alone.)
 
-A batch that is given up leaves a hole in the numbers, unless it was refused and was the last one numbered: then the
-next batch takes its numbers. Behind a hole the broker refuses the next batch as out of order; it never wrote it, nor any
-later one, so all of them can safely be numbered again under the next epoch. Asking the broker first, rather than
-starting a new epoch at once, keeps batches whose answers were lost from being written twice.
+A batch that is given up leaves a hole in the numbers, unless it was refused and was the last one numbered:
+then the next batch takes its numbers. After a hole the broker refuses the next batch as out of order; it
+never wrote it, nor any later one, so all of them can safely be numbered again under the next epoch. Asking
+the broker first, rather than starting a new epoch at once, keeps batches whose answers were lost from being
+written twice.
 
 No clock, no lock, no loop: times are arguments, and the accumulator's lock guards the callers.
 """
@@ -150,7 +151,8 @@ class PartitionQueue:
     def answered(
         self, batch: ProducerBatch, attempt: AttemptResult, *, may_retry: bool, gives_up: bool = False
     ) -> ProduceErrorAction:
-        """Decide about a batch in flight. It is kept here if it is to be tried again; after SPLIT call `replace`.
+        """Decide about a batch in flight. The queue keeps it if it will be retried; after SPLIT call
+        `replace`.
 
         `gives_up`: nothing is sent any more, so what is not delivered now is not tried again in any form.
         """

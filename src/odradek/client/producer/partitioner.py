@@ -1,7 +1,8 @@
 """Which partition a record goes to.
 
-With a key: the Java client's murmur2, so that producers in every language agree. Without: stay with one partition
-until about a batch has gone there, then go to another one, more likely to one with a short queue (KIP-480, KIP-794).
+With a key: the Java client's murmur2, so that producers in every language agree. Without: stay with one
+partition for about one batch, then change to another one, more likely to one with a short queue (KIP-480,
+KIP-794).
 """
 
 from __future__ import annotations

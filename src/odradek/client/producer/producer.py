@@ -48,8 +48,9 @@ class Producer(Generic[K, V]):
             delivery = producer.send("flights", b"...", key=b"JFK")
             print(delivery.result().offset)
 
-    `send` only puts the record into a batch in memory: a thread behind the producer sends batches and reads answers. Look
-    at the returned `Delivery`, or call `flush`, to learn its outcome: failures no one looked at are raised there.
+    `send` only puts the record into a batch in memory: a background thread sends batches and reads responses.
+    Look at the returned `Delivery`, or call `flush`, to learn its outcome: failures no one looked at are
+    raised there.
 
     Settings are Kafka's, as keyword arguments; `help` explains each below `__init__`. `K` and `V` are what the serializers
     take, and so the types of keys and values to send.
@@ -168,10 +169,11 @@ class Producer(Generic[K, V]):
     def send_arrow(self, topic: str, rows: object) -> None:
         """Put the rows of a frame into batches of their own: many times as fast as one record after another.
 
-        `rows`: a pyarrow RecordBatch or Table, a polars or pandas DataFrame, or any object with `__arrow_c_stream__`. Columns:
-        `value` and `key` (one of them at least; binary or text, null for none) and, where they are there, `headers` (a list
-        of structs of key and value), `timestamp` and `partition` (a number); others are not looked at. Rows of a key keep
-        their order. Serializers are not used. `flush` says whether all were acknowledged. Waits as `send` does.
+        `rows`: a pyarrow RecordBatch or Table, a polars or pandas DataFrame, or any object with
+        `__arrow_c_stream__`. Columns: `value` and `key` (one of them at least; binary or text, null for none)
+        and, where they are there, `headers` (a list of structs of key and value), `timestamp` and `partition`
+        (a number); others are not looked at. Rows of a key keep their order. Serializers are not used.
+        `flush` returns whether all were acknowledged. Waits as `send` does.
 
         ValueError for a column of another type, TypeError for another object.
         """
@@ -391,7 +393,7 @@ def _close_forgotten() -> None:
     for producer in list(_open_producers):
         try:
             producer.close(timeout_s=_AT_EXIT_S)
-        except Exception as error:  # noqa: BLE001 - the process ends: all that is left is to say so
+        except Exception as error:  # noqa: BLE001 - the process ends: only the log is left
             _log.error("records_lost_at_exit", reason=explain(error))
 
 

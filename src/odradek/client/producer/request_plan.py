@@ -16,7 +16,7 @@ from odradek.client.transactions.core import ProducerId
 from odradek.model.ids import TopicPartition
 
 REQUEST_OVERHEAD_BYTES = 512
-"""The bytes of a request beside its batches, roughly: max.request.size is not exact in Kafka either."""
+"""The bytes of a request without its batches, roughly: max.request.size is not exact in Kafka either."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,7 +101,7 @@ class ProducePlanner:
         return candidates
 
     def _numbered(self, queue: PartitionQueue) -> bool:
-        """Tells whether batches of this queue can be numbered, if they have to be."""
+        """Returns False if batches of this queue need sequence numbers and cannot get them yet."""
         if not self._idempotent or queue.numbering is not None:
             return True
         identity = self.producer_id

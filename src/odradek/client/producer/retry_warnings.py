@@ -22,7 +22,7 @@ _WARNED_AT_ONCE: Final = {
 }
 """The remedies for errors that do not end by themselves."""
 _ATTEMPTS_BEFORE_WARNING: Final = 3
-"""Other errors are often those of a leader that moves: a warning is due when they stay."""
+"""Other errors often come from a leader that moves: a warning is due when they stay."""
 _ADVICE: Final = "look at the brokers with `odradek cluster status`"
 
 

@@ -397,7 +397,7 @@ class Sender:
         self.turn_soon()
 
     async def _identify(self) -> None:
-        """Get a producer id; what stands in the way for good ends the producer."""
+        """Get a producer id; a fatal error ends the producer."""
         try:
             self._planner.producer_id = await self._cluster.retrying(
                 "getting a producer id", _NO_TIMEOUT_S, self._request_producer_id

@@ -40,8 +40,9 @@ class ProducerSyncParts(Generic[K, V]):
             delivery = producer.send("flights", b"...", key=b"JFK")
             print(delivery.result().offset)
 
-    `send` only puts the record into a batch in memory: a thread behind the producer sends batches and reads answers. Look
-    at the returned `Delivery`, or call `flush`, to learn its outcome: failures no one looked at are raised there.
+    `send` only puts the record into a batch in memory: a background thread sends batches and reads responses.
+    Look at the returned `Delivery`, or call `flush`, to learn its outcome: failures no one looked at are
+    raised there.
 
     Settings are Kafka's, as keyword arguments; `help` explains each below `__init__`. `K` and `V` are what the serializers
     take, and so the types of keys and values to send.
@@ -256,7 +257,7 @@ def _close_forgotten() -> None:
     for producer in list(_open_producers):
         try:
             producer.close(timeout_s=_AT_EXIT_S)
-        except Exception as error:  # noqa: BLE001 - the process ends: all that is left is to say so
+        except Exception as error:  # noqa: BLE001 - the process ends: only the log is left
             _log.error("records_lost_at_exit", reason=explain(error))
 
 

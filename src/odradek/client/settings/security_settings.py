@@ -64,7 +64,7 @@ class SecuritySettings(Section):
     sasl_login_read_timeout_ms: Int = setting(default=10_000, valid=at_least(1), importance=LOW, meaning=
         "how long to wait for its answer")
     ssl_truststore_location: String = setting(default="", meaning=
-        "the authorities that brokers' certificates may come from: PEM, PKCS#12 or JKS; empty: those of the system")
+        "the authorities that brokers' certificates may come from: PEM, PKCS#12 or JKS; empty: the system's authorities")
     ssl_truststore_password: Password = setting(default="", meaning=
         "the password of that file, if it has one")
     ssl_truststore_type: String = setting(default="", valid=_STORE_TYPES, meaning=

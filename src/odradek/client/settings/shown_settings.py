@@ -23,12 +23,12 @@ _ARGUMENTS: Final = {
     "clock": "Another source of time, for simulations",
     "entropy": "Another source of random numbers, for simulations",
 }
-"""What arguments beside the settings are."""
+"""Descriptions of the arguments that are not settings."""
 
 
 def with_settings(settings: type[ClientSettings], options: type) -> Callable[[F], F]:
     """Decorates an `__init__` that takes `**settings: Unpack[options]`: its signature lists them, and its docstring explains
-    them: first those of this client alone, then those of every client, then those that secure connections."""
+    them: first this client's own settings, then every client's, then the security settings of connections."""
     types: dict[str, object] = getattr(options, "__annotations__", {})
     shown = sorted(
         settings.settings.items(),

@@ -48,9 +48,9 @@ class AcknowledgementGroup:
     partition: SharePartitionId
     types: dict[int, AcknowledgeType] = field(default_factory=dict)
     spans: list[TypedRange] = field(default_factory=list)
-    """Ranges with one type: offsets without a record, and those of batches that could not be read."""
+    """Ranges with one type: offsets without a record, and offsets of batches that could not be read."""
     renewed: dict[int, ShareRecord[Any, Any]] = field(default_factory=dict)
-    """The records whose locks are to begin again; they return to the user when the broker agrees."""
+    """The records whose locks are renewed; they return to the user when the broker agrees."""
     waiters: list[CommitWaiter] = field(default_factory=list)
 
     @property
@@ -87,7 +87,7 @@ def _merged(parts: Iterable[TypedRange]) -> Iterator[TypedRange]:
 
 
 def _is_wide(part: TypedRange) -> bool:
-    """One type stands for several offsets, which may be many."""
+    """True if one type covers several offsets, which may be many."""
     return len(part.types) < part.last_offset - part.first_offset + 1
 
 

@@ -1,7 +1,8 @@
 """One partition's part of one answer to ShareFetch: the records that were acquired, read batch by batch. No I/O.
 
-The answer holds whole batches, and says which offsets of them are ours. Offsets that are ours and hold no record (markers of
-transactions, records that compaction removed) are gaps: the broker hears of them, and the user does not.
+The response holds whole batches, and lists the offsets that were acquired. Offsets that are ours and hold no
+record (markers of transactions, records that compaction removed) are gaps: the broker hears of them, and the
+user does not.
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ class AcquiredChunk:
     def next_records(self, record_count_max: int) -> list[tuple[Record, int]]:
         """Returns records with their delivery counts, in order; [] only when nothing is left.
 
-        Raises CORRUPT_MESSAGE or INVALID_RECORD for a batch that cannot be read, once: what was acquired of it is in
-        `unreadable`, and the next call goes on behind it.
+        Raises CORRUPT_MESSAGE or INVALID_RECORD for a batch that cannot be read, once: its acquired offsets
+        are in `unreadable`, and the next call continues after it.
         """
         while not self._ready and self._ranges:
             if not self._batches:

@@ -34,9 +34,10 @@ class AsyncShareConsumer(Generic[K, V]):
             async for record in consumer:
                 await send(record.value)
 
-    All members of a share group may read the same partitions: a record is with one member at a time, locked for as long as the
-    group's setting share.record.lock.duration.ms says. What is not acknowledged by then, or by a member that dies, is delivered
-    again, to any member. So records are handled at least once, in no certain order, by as many members as the work needs.
+    All members of a share group may read the same partitions: a record is with one member at a time, locked
+    for the group's setting share.record.lock.duration.ms. What is not acknowledged by then, or by a member
+    that dies, is delivered again, to any member. So records are handled at least once, in no certain order,
+    by as many members as the work needs.
 
     With share.acknowledgement.mode=implicit (the default) the next `poll` or `commit` accepts what the last `poll` returned.
     With explicit, `acknowledge` decides about each record. Use it from one task at a time: a second one that polls gets
@@ -175,7 +176,8 @@ class AsyncShareConsumer(Generic[K, V]):
         return await self._poll(timeout_s, limit, limit)
 
     async def __aiter__(self) -> AsyncIterator[ShareRecord[K, V]]:
-        """Records for ever, one by one. To ask for the next one ends the time with the last one, as `poll` does."""
+        """Yields records one by one, without an end. To ask for the next record acknowledges the last one, as
+        `poll` does."""
         while True:
             # sync: yield from self._next_record()
             for record in await self._next_record():  # async
@@ -223,8 +225,9 @@ class AsyncShareConsumer(Generic[K, V]):
     def on_acknowledged(self, callback: AcknowledgementCallback | None) -> None:
         """Have `callback(outcome)` called for the acknowledgements of a partition, once brokers have stored or refused them.
 
-        It is called inside `poll`, `commit`, `unsubscribe` and `close`. `outcome.error` is None, or says why; what was refused
-        is delivered again. Without a callback refusals are logged, unless `commit` raises them.
+        It is called inside `poll`, `commit`, `unsubscribe` and `close`. `outcome.error` is None, or the
+        reason; refused records are delivered again. Without a callback refusals are logged, unless `commit`
+        raises them.
         """
         self._core.on_acknowledged(callback)
 

@@ -76,7 +76,7 @@ class Deliveries:
         self._problem: ErrorValue[KafkaError] | None = None
         """What the next poll raises."""
         self.is_woken = False
-        """Whether a poll that waits, or the next one, is to end at once."""
+        """Whether a poll that waits, or the next one, must end at once."""
 
     # -- the user's side: records
 

@@ -188,7 +188,8 @@ class ShareConsumerCore(Generic[K, V]):
         self.fetcher.turn_soon()
 
     def is_ready(self) -> bool | None:
-        """*locked.* True if records can be returned, False if the user is to be woken; raises what stands in the way."""
+        """*locked.* True if records can be returned, False if the user must be woken; raises the error that
+        prevents reads."""
         self.deliveries.check()
         if self.membership.failure is not None:
             raise self.membership.failure

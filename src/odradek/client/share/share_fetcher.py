@@ -53,7 +53,7 @@ AcknowledgementCodes = Mapping[tuple[UUID, int], tuple[int, str | None]]
 
 
 class _Pause(NamedTuple):
-    """Why a partition is left out: a broker refused it, so many times in a row."""
+    """The reason why a partition is left out: a broker refused it `count` times in a row."""
 
     until: float
     refusal_count: int
@@ -81,7 +81,8 @@ ReadAnswer = Callable[[_BrokerSession, list[AcknowledgementGroup], Any], None]
 
 
 class ShareFetcher:
-    """The fetcher of one share consumer. Methods are called on the loop, unless they say otherwise."""
+    """The fetcher of one share consumer. Methods are called on the loop, unless their docstring names another
+    thread."""
 
     def __init__(
         self, settings: ShareConsumerSettings, cluster: ClusterClient, deliveries: Deliveries
@@ -326,7 +327,8 @@ class ShareFetcher:
         read(state, groups, response)
 
     def _refused(self, state: _BrokerSession, groups: list[AcknowledgementGroup], error: KafkaError) -> None:
-        """The request failed as a whole: the session is not what we think it is, or is gone."""
+        """Handles a request that failed as a whole: the broker's session differs from the client's, or has
+        ended."""
         for group in groups:
             self._settle(group, error if group.needs_session else None)
         self._end_session(state, session_over(state.session.source))
@@ -414,7 +416,7 @@ class ShareFetcher:
         endpoints: Mapping[int, Address],
         now: float,
     ) -> None:
-        """Leaves a partition out for a while, unless the answer says who leads it now."""
+        """Leaves a partition out for a while, unless the response names its leader."""
         metadata, leader = self._cluster.metadata, data.current_leader
         moved = metadata.image.with_leader(
             partition.topic_partition, leader.leader_id, leader.leader_epoch, endpoints

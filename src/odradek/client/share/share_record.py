@@ -13,10 +13,10 @@ from odradek.records import Header, TimestampType
 
 @public("odradek")
 class ShareRecord(NamedTuple, Generic[K, V]):
-    """A record, the offset at which it stands, and how often it was delivered.
+    """A record, its offset, and how often it was delivered.
 
-    `delivery_count` is 1 at the first delivery; the group's setting share.delivery.count.limit is the highest. The other
-    fields are those of a `ConsumerRecord`.
+    `delivery_count` is 1 at the first delivery; the group's setting share.delivery.count.limit is the
+    highest. The other fields are the same as in a `ConsumerRecord`.
 
     `K` and `V` are what the deserializers return, `bytes` without one: type checkers know it, and Python ignores it.
     """
@@ -39,7 +39,7 @@ class ShareRecord(NamedTuple, Generic[K, V]):
 
 
 class SharePartitionId(NamedTuple):
-    """A partition of a topic that may be deleted and created again: the id says which topic it is."""
+    """A partition of a topic that may be deleted and created again: the id identifies the topic."""
 
     topic: str
     topic_id: UUID

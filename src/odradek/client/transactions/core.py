@@ -213,7 +213,7 @@ class TransactionCore:
         message = error.message if isinstance(error, KafkaError) else str(error)
         self.refuse(action_for_batch(code), code, "a record could not be sent", message)
 
-    # -- what the coordinator said
+    # -- the coordinator's responses
 
     def initialized(self, identity: ProducerId, *, epoch_per_transaction: bool) -> None:
         self.identity = identity

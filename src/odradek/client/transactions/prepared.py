@@ -1,8 +1,8 @@
 """Transactions that one process writes and another one ends: what two-phase commit needs of a Kafka cluster.
 
-A producer prepares its transaction (`Producer.prepare_transaction`, KIP-939's name) and hands its identity over. The
-holder of the identity commits or aborts it, also after the producer is gone: brokers ask for the transactional id, the
-producer id and the epoch, and for nothing else.
+A producer prepares its transaction (`Producer.prepare_transaction`, KIP-939's name) and hands its identity
+over. The holder of the identity commits or aborts it, also after the producer has ended: brokers check the
+transactional id, the producer id and the epoch, and nothing else.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class TransactionClient:
     ) -> None:
         """Make a group's offsets part of the transaction; they count when it is committed.
 
-        Offsets of topics that are gone are left out, where the offsets carry topic ids.
+        Offsets of deleted topics are left out, if the offsets carry topic ids.
         """
         offsets = await offsets_of_present_topics(
             self._cluster, offsets, timeout_s, transactional_id=identity.transactional_id

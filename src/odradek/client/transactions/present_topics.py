@@ -1,4 +1,5 @@
-"""Offsets in transactions of topics that are gone are left out: before TxnOffsetCommit 6 they would count for others."""
+"""Leaves out offsets of deleted topics in transactions: before TxnOffsetCommit 6 they would count for other
+topics."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ async def offsets_of_present_topics(
     *,
     transactional_id: str,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Leaves out offsets of topics that are gone: TxnOffsetCommit below version 6 takes names, and commits them for others.
+    """Leaves out offsets of deleted topics: TxnOffsetCommit below version 6 takes names, and commits them for
+    others.
 
     Only offsets that carry a topic's id are looked at. KafkaError when no broker can be asked within `timeout_s`.
     """

@@ -208,7 +208,7 @@ class ProducerTransactions:
             raise TimedOutError(f"{what} did not succeed within {limit_s:g} s", problem) from None
 
     async def _wait_for_adding(self, what: str, timeout_s: float | None) -> None:
-        """Partitions that are being added now must not begin the transaction again behind its end."""
+        """Waits until partitions have been added: they must not begin the transaction again after its end."""
         if self._adding is None:
             return
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s

@@ -257,7 +257,7 @@ async def test_a_damaged_batch_is_raised_where_it_is_and_can_be_passed_by(
         await consumer.assign([A])
         assert await within(read(consumer, 3, within)) == [0, 1, 2]
         for _ in range(2):
-            with pytest.raises(KafkaError, match="seek to 6 to go on behind it"):
+            with pytest.raises(KafkaError, match="seek to 6 to continue after it"):
                 await within(consumer.poll(10))
         assert await consumer.position(A) == 3
         consumer.seek(A, 6)
