@@ -1,6 +1,6 @@
 """Builds what is compiled, the record engine and the threads that sync files; everything else is in pyproject.toml.
 
-The extension is optional: without Cython or a C compiler the package installs all the same and uses its plain
+The extension is optional: without Cython or a C compiler the package still installs and uses its plain
 twin. `ODRADEK_NO_EXTENSION=1` leaves it out on purpose.
 """
 

@@ -8,8 +8,8 @@ Built by `setup.py` where a C compiler is found; types shared with `_fast_column
 it stays inside its buffers:
 
 - Bytes are read through `_varint`, `_varlong` and `_field` alone. Each takes the position and the end,
-  compares them before it touches a byte, and returns the position behind what it read or NULL. No pointer is
-  ever formed behind the end; lengths are 64 bits wide, so no sum of them can wrap. No length is used twice.
+  compares them before it touches a byte, and returns the position after what it read or NULL. No pointer is
+  ever formed past the end; lengths are 64 bits wide, so no sum of them can wrap. No length is used twice.
 - What may refuse a record returns NULL or a sentence, the error's message; it runs without the GIL and calls nothing.
 - Writers compute the size first, make room, and run no Python code between that and the last byte written.
 """
@@ -495,7 +495,7 @@ def _put_headers(position: cython.p_uchar, fields: list) -> cython.int:
 
 @cython.cclass
 class RecordWriter:
-    """Records of one batch, one behind the other, after 61 bytes that are left for the header."""
+    """Records of one batch, one after the other, after 61 bytes that are left for the header."""
 
     _limit: cython.longlong
     _out: bytearray

@@ -4,10 +4,10 @@
 # ruff: noqa: F821
 """Batches to columns and back, compiled. `_plain_columns.py` is the same thing to be read.
 
-Reading is one pass: before a batch is parsed, every column gets room for all that so many bytes can hold, and is cut
-to what it took at the end. Memory that is never written is never touched, so the excess costs nothing. Only the
-header columns, which most batches do not have, wait for the first record that has a header: the pass stops there,
-makes room, and goes on.
+Reading is one pass: before a batch is parsed, every column gets room for the most that its bytes can hold,
+and is cut to what it took at the end. Memory that is never written is never touched, so the excess costs
+nothing. Only the header columns, which most batches do not have, wait for the first record that has a header:
+the pass stops there, makes room, and continues.
 
 Writing takes columns that came from outside: each offset is held against its neighbour and its data before use.
 """

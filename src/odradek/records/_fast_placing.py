@@ -27,7 +27,7 @@ _MURMUR_MULTIPLIER = cython.declare(cython.uint, 0x5BD1_E995)
 
 
 def placed(records: list[Record], kind: type[T], place: tuple) -> list[T]:
-    """Returns every record as a tuple of this kind: the items of `place`, then those of the record."""
+    """Returns every record as a tuple of this kind: the items of `place`, then the record's."""
     items: list = []
     if not issubclass(kind, tuple):
         raise TypeError(f"{kind!r} is no kind of tuple")

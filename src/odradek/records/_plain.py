@@ -8,8 +8,8 @@ A record (KIP-98; all varints zigzag, at most 5 bytes, the timestamp's at most 1
     length | attributes i8 | timestamp delta | offset delta | key length | key | value length | value
     | header count | (key length | key | value length | value)*
 
-A length of -1 stands for null. Nothing a producer wrote is believed: every length is held against the bytes
-that are there before it is used, and a record must end exactly where its own length says.
+A length of -1 means null. Nothing a producer wrote is trusted: every length is compared with the bytes
+that are there before it is used, and a record must end exactly at its own length.
 """
 
 from __future__ import annotations
@@ -142,7 +142,8 @@ def _read_headers(data: Buffer, position: int, end: int, count: int) -> tuple[_H
 def split(data: memoryview, header_type: type[H]) -> tuple[list[tuple[H, memoryview]], int]:
     """Returns the whole batches at the front of `data`, as far as nothing is odd about their headers, and where they end.
 
-    A short way of the compiled engine: `batch.split_batches` goes on from there, and here it does all of it.
+    A shortcut of the compiled engine: `batch.split_batches` continues from there, and does all of the work
+    here.
     """
     return [], 0
 
@@ -162,9 +163,10 @@ def sound_run(
 ) -> SoundRun:
     """Returns how far the batches at the front of `data` are whole and sound, and follow each other.
 
-    A batch is sound if its CRC is right and its offsets are neither below `state.next_offset` nor above `last_offset_max`, at
-    most 2**62. With a `header_type`, the run ends before a control batch, and headers of producers' batches are returned.
-    A short way of the compiled engine: `segment_scan` goes on batch by batch from there, and here it does all of it.
+    A batch is sound if its CRC is right and its offsets are neither below `state.next_offset` nor above
+    `last_offset_max`, at most 2**62. With a `header_type`, the run ends before a control batch, and headers
+    of producers' batches are returned. A shortcut of the compiled engine: `segment_scan` continues batch by
+    batch from there, and does all of the work here.
     """
     return SoundRun(0, state, [], [], -1)
 
@@ -207,7 +209,7 @@ def decode(data: Buffer, frame: Frame, from_offset: int) -> list[Record]:
 
 
 def placed(records: list[Record], kind: type[T], place: tuple[object, ...]) -> list[T]:
-    """Returns every record as a tuple of this kind: the items of `place`, then those of the record."""
+    """Returns every record as a tuple of this kind: the items of `place`, then the record's."""
     new = tuple.__new__
     return [new(kind, place + record) for record in records]
 
@@ -251,7 +253,7 @@ def _field(content: Buffer | None) -> bytes:
 
 
 class RecordWriter:
-    """Records of one batch, one behind the other, after 61 bytes that are left for the header."""
+    """Records of one batch, one after the other, after 61 bytes that are left for the header."""
 
     __slots__ = ("_limit", "_out", "base_timestamp", "max_timestamp", "record_count")
 

@@ -135,10 +135,10 @@ def arrow_to_batches(
     """Returns the rows as batches of at most `max_bytes` before compression (a single larger record gets a batch of
     its own).
 
-    Columns by name, those of `SCHEMA`: `value` (or none: null values) and, where they are there, `key`,
-    `headers` and `timestamp` (int64 milliseconds, or an Arrow timestamp); others are not looked at. Keys and
-    values may be binary or string, of either width. Rows without a timestamp get `default_timestamp`. With a
-    `base_sequence`, sequence numbers go on from one batch to the next.
+    Columns have the names of `SCHEMA`: `value` (or none: null values) and, optionally, `key`, `headers` and
+    `timestamp` (int64 milliseconds, or an Arrow timestamp); other columns are ignored. Keys and values may be
+    binary or string, of either width. Rows without a timestamp get `default_timestamp`. With a
+    `base_sequence`, sequence numbers continue from one batch to the next.
 
     Raises ValueError or pyarrow's own errors for columns of other types.
     """

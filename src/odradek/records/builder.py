@@ -83,7 +83,7 @@ class BatchBuilder:
 class FilledBatch:
     """A batch whose records were written elsewhere: it takes no more of them, and waits for its header.
 
-    What `BatchBuilder` is to those who send it.
+    Senders use it like a `BatchBuilder`.
     """
 
     __slots__ = ("_codec", "_level", "_written")

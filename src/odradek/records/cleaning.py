@@ -71,9 +71,9 @@ class CleaningEngine(Protocol):
         """Makes a map with room for `key_count_max` keys, less than there are slots. `seed`: 16 secret bytes."""
 
     def rebase(self, data: Buffer, frame: Frame, base_timestamp: int) -> bytearray:
-        """Returns the records with their timestamps counted from another base, behind 61 bytes for the header.
+        """Returns the records with their timestamps counted from another base, after 61 bytes for the header.
 
-        OverflowError when a distance does not fit in 64 bits.
+        Raises OverflowError when a distance does not fit in 64 bits.
         """
 
 

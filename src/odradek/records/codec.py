@@ -163,7 +163,7 @@ def _read_gzip_member(view: memoryview, position: int, content: bytearray, allow
     input_bytes = _GZIP_INPUT_BYTES_MIN
     while not member.eof:
         given = view[position : position + input_bytes]
-        # In pieces: one large piece would stand in memory twice while it is added to the rest.
+        # In pieces: one large piece would be in memory twice while it is added to the rest.
         piece = member.decompress(given, _GZIP_PIECE_BYTES)
         content += piece
         if len(content) > allowed:
@@ -200,7 +200,7 @@ def _decompress_snappy(data: memoryview, allowed: int) -> Buffer:
             if size:
                 cramjam.snappy.decompress_raw_into(block, target[position : position + size])
             elif len(block) > 1:
-                raise damaged("snappy", "there are bytes behind a block of none")
+                raise damaged("snappy", "there are bytes after an empty block")
             position += size
     except cramjam.DecompressionError as error:
         raise damaged("snappy", error) from None
@@ -227,7 +227,7 @@ def _xerial_blocks(data: memoryview, allowed: int) -> list[memoryview]:
 
 
 def _snappy_size(block: memoryview) -> int:
-    """Returns the size that a raw block says it has once expanded: an unsigned varint of at most 32 bits."""
+    """Returns the expanded size that a raw block declares: an unsigned varint of at most 32 bits."""
     size = 0
     for index, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * index)
@@ -255,7 +255,7 @@ def _decompress_lz4(data: Buffer, allowed: int) -> Buffer:
     if len(content) > allowed:
         raise expands_too_far("lz4", len(data), allowed)
     if not reader.eof or reader.unused_data:
-        raise damaged("lz4", "it is cut short or has bytes behind its end")
+        raise damaged("lz4", "it is truncated or has bytes after its end")
     return content
 
 

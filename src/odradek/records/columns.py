@@ -18,7 +18,7 @@ COLUMN_BYTES_MAX: Final = 0x7FFF_FFFF
 
 
 class BinaryColumn(NamedTuple):
-    """Byte strings, one behind the other."""
+    """Byte strings, one after the other."""
 
     first: int
     """The index of row 0 in `offsets` and `validity`: not 0 where the column is a slice of a longer one."""

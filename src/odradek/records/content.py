@@ -140,7 +140,8 @@ def _frame(header: BatchHeader) -> Frame:
 
 
 def frame_of(header: BatchHeader) -> Frame:
-    """Returns the frame that an engine reads by. Raises INVALID_RECORD when the batch's offsets are not those of any log."""
+    """Returns the frame that an engine reads by. Raises INVALID_RECORD when no log can have the batch's
+    offsets."""
     if not 0 <= header.base_offset <= _OFFSET_MAX - max(header.last_offset_delta, 0):
         raise invalid(
             f"a batch cannot begin at {header.base_offset} and end {header.last_offset_delta} later"

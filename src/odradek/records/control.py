@@ -56,7 +56,7 @@ def read_control(batch: Buffer) -> ControlMarker:
     """Returns the marker in one control batch. INVALID_RECORD when it does not hold exactly one well-formed control
     record.
 
-    Newer versions may have more fields behind those known here; they are ignored.
+    Newer versions may have further fields after the ones known here; they are ignored.
     """
     records = decode_batch(batch)
     if len(records) != 1:

@@ -1,6 +1,6 @@
 """Chooses the engine that does the work: the compiled one where it was built, else its plain twin.
 
-`ODRADEK_PURE=1` in the environment forces the plain one. Callers say `engine.active.walk(...)`, so that a
+`ODRADEK_PURE=1` in the environment forces the plain one. Callers write `engine.active.walk(...)`, so that a
 test can put either in place.
 """
 
@@ -24,7 +24,7 @@ T = TypeVar("T", bound=tuple[object, ...])
 
 
 class RecordWriter(Protocol):
-    """Records of one batch, one behind the other, after 61 bytes that are left for the header."""
+    """Records of one batch, one after the other, after 61 bytes that are left for the header."""
 
     @property
     def size_bytes(self) -> int: ...

@@ -25,7 +25,7 @@ def damaged(codec_name: str, reason: object) -> KafkaError:
 
 
 class DecompressionLimitExceeded(KafkaError):
-    """Compressed data would become more than it may; no more than that was made of it."""
+    """Compressed data would expand beyond its limit; decompression stopped there."""
 
 
 def expands_too_far(codec_name: str, compressed_bytes: int, allowed_bytes: int) -> DecompressionLimitExceeded:

@@ -1,4 +1,4 @@
-"""The inputs and results of an engine, beside the bytes themselves."""
+"""The inputs and results of an engine, other than the bytes themselves."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class SoundRun(NamedTuple):
     length: int
     """Bytes of the batches."""
     state: ScanState
-    """The state behind them."""
+    """The state after the batches."""
     entries: list[tuple[int, int, int, int]]
     """Entries of the index: the beginning of the batch in the data, its last offset, the largest timestamp, its offset."""
     produced: list[tuple[tuple[int, ...], int, int]]
@@ -64,7 +64,7 @@ class SoundRun(NamedTuple):
 
 
 class Written(NamedTuple):
-    """Records that were written, and what the header in front of them has to say."""
+    """Records that were written, and the values for their header."""
 
     batch: bytearray
     """61 bytes that are left for the header, and the records."""

@@ -51,7 +51,7 @@ class FollowerRole:
 
     @property
     def lag(self) -> int:
-        """Records below the leader's high watermark that this log lacks, as far as the leader said."""
+        """Records that this log lacks below the leader's last known high watermark."""
         return max(self._leader_high_watermark - self._replica.log.end_offset, 0)
 
     # -- which role it is

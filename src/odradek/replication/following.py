@@ -6,9 +6,10 @@ where its own epoch E ended, and the follower cuts its log there. Nothing else c
 That holds only of the end of a log: a leader that was deposed asks when its last records are durable, too. Asked from below
 them, the new leader might see no difference, and what it answers would be taken for the successor of records that it lacks.
 
-A fetch session (KIP-227) keeps the questions small: the leader remembers what was asked, and only what changed is said. What
-may have changed is known (`_dirty`): thousands of partitions in which nothing happens cost nothing. A partition that got an
-error leaves the session until its pause is over, for else the leader would answer with that error at once, again and again.
+A fetch session (KIP-227) keeps the requests small: the leader remembers the partitions, and only changes are
+sent. What may have changed is known (`_dirty`): thousands of partitions in which nothing happens cost
+nothing. A partition that got an error leaves the session until its pause is over, for else the leader would
+answer with that error at once, again and again.
 
 A partition that is followed under another leader epoch is another `FollowedPartition`. The answer to a question that was
 asked for the old one is recognised by that, and dropped. What the leader said of the old one counts no more, so the
@@ -225,7 +226,7 @@ class FetchState:
 
     @property
     def has_news(self) -> bool:
-        """Whether partitions came or went, or are to be asked for again, since the last request."""
+        """Whether partitions were added or removed, or must be fetched again, since the last request."""
         return bool(self._dirty) or bool(self._new)
 
     def news_due_in(self, now: float) -> float:
@@ -310,7 +311,7 @@ class FetchState:
             self._dirty[followed.key] = None
 
     def due_in(self, now: float) -> float | None:
-        """Seconds until a partition that is left out now is to be asked for; None when none is left out."""
+        """Seconds until a partition that is left out now must be fetched; None when none is left out."""
         times = [self._followed[key].due_at for key in self._paused]
         if self._new:
             times.append(self._new_due_at)

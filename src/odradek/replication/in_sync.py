@@ -6,15 +6,15 @@ The rules, and where they come from:
   proposal is under way, also those whom it adds (KIP-497). More members only hold it back, so this is safe whatever happens to
   the proposal; those whom it removes count until the controller confirmed that. An end offset is what a replica has made
   durable: a follower's is the offset that it fetches from, the leader's own is handed in.
-- A replica that keeps up and may join, but is not in the ISR yet, holds it back too. Otherwise the high watermark could run
-  ahead of it for ever.
+- A replica that keeps up and may join, but is not in the ISR yet, holds it back too. Otherwise the high
+  watermark could always stay ahead of it.
 - One that the controller took out, or refused, holds it back only after it wrote more, and some time after the last
   refusal: its disk may be full or slow.
 - It does not move while the confirmed ISR is smaller than `min.insync.replicas` (KIP-966), or than the number of replicas when
   that is less: what is readable then is on this many replicas, whichever replica goes next.
-- It also stands still while the controller regards a replica out of the ISR as eligible to lead (KIP-966), and, after members
-  left, until the answer says whether it does. The controller's `min.insync.replicas` may differ from ours: it has a file of its
-  own, or a change is on its way here.
+- It also does not move while the controller regards a replica out of the ISR as eligible to lead (KIP-966),
+  and, after members left, until the response tells whether it does. The controller's `min.insync.replicas`
+  may differ from ours: it has a file of its own, or a change is on its way here.
 - A follower joins when it has everything below the high watermark and reached this leader's epoch (KAFKA-7128): what earlier
   leaders committed may be above the high watermark that this one knows. It must be the incarnation that the cluster knows
   (KIP-841, KIP-903): an older one may have lost what the newer one reported, and the reverse.
@@ -136,10 +136,10 @@ class InSync:
     def update(self, state: PartitionImage, brokers: Mapping[BrokerId, int], now: float) -> None:
         """Takes over a state that the controller published, of the same leadership.
 
-        A newer state also decides a proposal under way: the state holds the proposal, or made it fail. A state of the same
-        epoch does not: the controller may be carrying the proposal out. But the answer to a proposal says neither the replicas
-        nor who is eligible, and a reassignment may have been completed with it. A broker that is no replica any more cannot be
-        added.
+        A newer state also decides a proposal under way: the state holds the proposal, or made it fail. A
+        state of the same epoch does not: the controller may be carrying the proposal out. But the response to
+        a proposal has neither the replicas nor the eligible ones, and a reassignment may have been completed
+        with it. A broker that is no replica any more cannot be added.
         """
         self._now = max(self._now, now)
         self._brokers = brokers
@@ -184,8 +184,9 @@ class InSync:
     def believes_gaps(self, now: float) -> bool:
         """Returns whether a gap in a producer's sequence is the producer's own.
 
-        It is not where a batch was refused lately, or where we have just begun to lead and may have refused one before. And if
-        no one who may lead next has fetched lately, someone may lead already, and have what we miss.
+        It is not where a batch was refused lately, or where we have just begun to lead and may have refused
+        one before. And if no replica that may lead next has fetched lately, one may lead already, and have
+        what we miss.
         """
         if now - self._refused_at <= _BEHIND_SECONDS:
             return False
@@ -244,7 +245,7 @@ class InSync:
         """Applies the controller's answer to the proposal; returns False, without an effect, when that is out of date.
 
         An error leaves the proposal in force, so that its additions go on holding back the high watermark, until the next state
-        arrives: it is unknown whether it was carried out. Only with those that say that it was not, it is forgotten.
+        arrives: it is unknown whether it was carried out. Only errors that mean that it was not drop it.
         """
         if proposal is not self.proposal:
             return False
@@ -322,8 +323,8 @@ class InSync:
         return self._propose((*self.state.isr, follower))
 
     def late_expand_proposal(self, high_watermark: int, *, end_offset: int) -> IsrProposal | None:
-        """Returns the same for a follower that could not be proposed when it fetched. Only one that keeps up: one that was just
-        removed may still have everything below a high watermark that stands still."""
+        """Returns the same for a follower that could not be proposed when it fetched. Only one that keeps up:
+        one that was just removed may still have everything below a high watermark that does not move."""
         for broker, follower in self._followers.items():
             if self._is_caught_up(follower, end_offset):
                 proposal = self.isr_expand_proposal(broker, high_watermark)
@@ -332,7 +333,7 @@ class InSync:
         return None
 
     def isr_shrink_proposal(self, *, end_offset: int, now: float) -> IsrProposal | None:
-        """Returns the proposal that removes those who lag, if there are any: it is then under way.
+        """Returns the proposal that removes followers that lag, if there are any: it is then under way.
 
         A follower that has everything is caught up, even if it has had nothing to fetch. When more is appended, its lag counts
         from now, not from its last fetch.

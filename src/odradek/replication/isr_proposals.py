@@ -1,4 +1,5 @@
-"""Brings proposals of ISRs to the controller, those of all partitions together, in AlterPartition requests (KIP-497).
+"""Sends proposals of ISRs to the controller, for all partitions together, in AlterPartition requests
+(KIP-497).
 
 One request is under way at a time. What the controller decided goes to the partition. What it did not get to, because it could
 not be reached, is none any more, or does not know this broker's epoch yet, is asked again after a pause, for as long as the

@@ -285,7 +285,7 @@ class LeaderRole:
         self._member.proposals.propose(self, proposal)
 
     def wants(self, proposal: IsrProposal) -> bool:
-        """Returns whether the proposal still has to be sent to the controller."""
+        """Returns whether the proposal must still be sent to the controller."""
         return self._end is None and self._in_sync is not None and self._in_sync.proposal is proposal
 
     def isr_answered(self, proposal: IsrProposal, reply: IsrAnswer | KafkaError) -> None:
@@ -381,9 +381,10 @@ class LeaderRole:
     def judged(self, refusal: KafkaError, now: float) -> KafkaError:
         """Returns the error for a producer whose batch was refused.
 
-        A gap in its sequence may be ours alone: it sent more behind a batch that was refused for a passing reason, or we were
-        succeeded, and not heard of it. A producer that learns of a gap begins again under another epoch, and librdkafka then
-        writes again what other partitions have already. So in doubt it must try again: NOT_LEADER_OR_FOLLOWER.
+        A gap in its sequence may be ours alone: it sent more after a batch that was refused for a passing
+        reason, or another leader was elected, and we do not know yet. A producer that learns of a gap begins
+        again under another epoch, and librdkafka then writes again what other partitions have already. So in
+        doubt it must try again: NOT_LEADER_OR_FOLLOWER.
         """
         if self._in_sync is None:
             return refusal

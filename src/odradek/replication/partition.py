@@ -136,14 +136,14 @@ class Partition:
 
     @property
     def last_epoch(self) -> int:
-        """The newest leader epoch that the log knows; -1 when it knows none. One that wrote nothing here counts, too: a leader
-        that does not have it says so, and then it is cut off (KAFKA-10706)."""
+        """The newest leader epoch that the log knows; -1 when it knows none. An epoch that wrote nothing here
+        counts, too: a leader that does not have it reports that, and then it is cut off (KAFKA-10706)."""
         return self.log.latest_epoch
 
     @property
     def awaits_earlier_records(self) -> bool:
-        """True if a leader does not know yet that what it was elected with is committed (KIP-207): the high watermark that it
-        knows may be behind the one that its predecessor had shown."""
+        """True if a leader does not know yet that what it was elected with is committed (KIP-207): the high
+        watermark that it knows may be lower than the one that its predecessor had shown."""
         return self._role.awaits_earlier_records
 
     def age_s(self, offset: int) -> float | None:
@@ -326,6 +326,6 @@ class Partition:
         self._end(self._role, self.retired)
 
     def retire(self, error: KafkaError) -> None:
-        """Refuses all waiters, and all later ones, with `error`: the partition is gone or failed."""
+        """Refuses all waiters, and all later ones, with `error`: the partition was deleted or failed."""
         self.retired = ErrorContent.of(error)
         self._end(self._role, self.retired)

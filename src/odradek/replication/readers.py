@@ -36,7 +36,8 @@ class Watcher(Protocol[ReadableT]):
         """Called when the high watermark moved and `added_bytes` more bytes became readable."""
 
     def ended(self, partition: ReadableT) -> None:
-        """Called when the partition is gone, failed, or has another role or leader epoch: ask again to find out."""
+        """Called when the partition was deleted, failed, or has another role or leader epoch: ask again to
+        find out."""
 
 
 class AppendWatcher(Watcher[ReadableT], Protocol[ReadableT]):
@@ -150,8 +151,9 @@ class Readers(Generic[PartitionT]):
                     self._failed(error)
 
     def start_moved(self) -> None:
-        """Handles a new start of the log. Followers are called at once, for someone waits until they have followed; consumers,
-        because what they wait for may be gone: those of committed records may wait in an open transaction below the new start.
+        """Handles a new start of the log. Followers are called at once, because a request waits until they
+        have followed; consumers, because the records that they wait for may be deleted: with read_committed
+        they may wait for an open transaction below the new start.
         """
         self.end()
 

@@ -6,7 +6,7 @@ nothing, so a leader that is slow or dead holds up no other, and a partition in 
 
 A loop that gets a partition more to follow does not leave that to the end of a long poll: a replica that is in sync holds up
 the waiters for it. It asks the leader for nothing at all, on the same connection: a leader answers a poll at once when another
-request follows it. So the session goes on, and names what is new only.
+request follows it. So the session continues, and names only what is new.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Limits the copying of throttled replicas (KIP-73). Pure: `now` comes in as monotonic seconds.
 
-There is one throttle for each side. A topic's `leader.` and `follower.replication.throttled.replicas` name the replicas as
-PARTITION:BROKER, or all with `*`; the broker's rates say how fast those of them that it has may go, together. What is in sync
-is never held back: it would fall out of the ISR. All that is copied of marked replicas counts.
+There is one throttle for each side. A topic's `leader.` and `follower.replication.throttled.replicas` name
+the replicas as PARTITION:BROKER, or all with `*`; the broker's rates limit its own marked replicas, together.
+Replicas in sync are never held back: they would fall out of the ISR. All bytes that are copied of marked
+replicas count.
 
 Most brokers have no rate. Then nothing here costs anything.
 """

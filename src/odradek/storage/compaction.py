@@ -105,7 +105,8 @@ class Compaction:
             raise Abandoned
 
     def _terms(self, reading: KeyReading) -> CompactionTerms:
-        """Returns the compaction's terms as of the clock's time now: what earlier groups overwrote is gone for every reader."""
+        """Returns the compaction's terms as of the clock's time now: no reader sees any more what earlier
+        groups overwrote."""
         producers = {
             state.producer_id: LastWrite(state.epoch, state.batches[-1].last_offset if state.batches else -1)
             for state in self._log.producers

@@ -32,7 +32,7 @@ _NEVER_MS = 2**63 - 1
 
 
 class UnreadableFileError(OdradekError):
-    """A file whose content is not what its name says: which, and why."""
+    """A file whose content does not fit its name; the message has its name and the reason."""
 
     def __init__(self, path: str, reason: Exception) -> None:
         super().__init__(f"{path} cannot be read: {reason}")
@@ -285,7 +285,7 @@ class _Check:
             ("time index", len(self.time_entries) - self.next_time_entry),
         ):
             if left:
-                self.problems.append(f"{name}: {left} entries point behind the last batch")
+                self.problems.append(f"{name}: {left} entries point after the last batch")
         return SegmentSummary(
             base_offset=self.base_offset,
             size_bytes=size_bytes,

@@ -138,7 +138,8 @@ class LogCleaner:
         started = self._runtime.clock.monotonic()
         log.cleaning.begin()
         try:
-            # Recovery after a crash must not have to look into what is written again here: gaps, markers that are gone.
+            # Recovery after a crash must not need to read what is written again here: it has gaps, and lacks
+            # removed markers.
             await self._directories.checkpoint(log)
             tally = await compaction.run()
             self._directories.note_cleaned(log, tally.end_offset)

@@ -24,7 +24,7 @@ def checked_batches(
         header = read_header(window, position - start)
         end = position + header.size_bytes
         if end > size_bytes:
-            message = f"the batch at byte {position} ends {end - size_bytes} bytes behind its segment"
+            message = f"the batch at byte {position} ends {end - size_bytes} bytes after its segment"
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, message)
         if end > start + len(window):
             wanted_bytes = max(window_bytes, header.size_bytes)

@@ -1,7 +1,7 @@
 """Chooses the part of a log to compact, and the log to compact first. Pure.
 
-A log is its sealed segments: clean ones, that a compaction has been through, and dirty ones behind them. Compaction reads
-the dirty ones for their keys and writes all of them again. Age counts from the append (decision 0006).
+A log is its sealed segments: clean ones, that a compaction has processed, followed by dirty ones. Compaction
+reads the dirty ones for their keys and writes all of them again. Age counts from the append (decision 0006).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The files of a segment that a compaction writes, and how they take the place of those that they stand for.
+"""The files of a segment that a compaction writes, and how they replace the original ones.
 
-Everything is written under names that end in `.cleaned`. `commit` renames the indexes and, once that is durable, the log to
-`.swap`: the log's new name, once durable, says that the compaction of these segments happened. Whatever a crash
-leaves, before that moment the originals are the log, from it on the `.swap` file is
-(`recovery/leftovers.py`). `replace_originals` removes
-the originals, durably, before the log gets its own name: two logs never hold the same offsets. An original's transaction index
-goes only when its log is durably gone; the new one is in place before its log is.
+Everything is written under names that end in `.cleaned`. `commit` renames the indexes and, once that is
+durable, the log to `.swap`: the log's new name, once durable, records that the compaction of these segments
+happened. Whatever a crash leaves, before that moment the originals are the log, from it on the `.swap` file
+is (`recovery/leftovers.py`). `replace_originals` removes the originals, durably, before the log gets its own
+name: two logs never hold the same offsets. An original's transaction index goes only when its log is durably
+gone; the new one is in place before its log is.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class CleanedSegment:
         self.file.sync()
 
     def _say_end(self, end_offset: int) -> None:
-        """Writes that the log goes on at `end_offset`, also where the last records before it are gone."""
+        """Writes a placeholder up to `end_offset` if the last records before it were removed."""
         if self.next_offset < end_offset:
             batch = placeholder(end_offset - 1, self._leader_epoch)
             self.index.note(
@@ -167,7 +167,8 @@ class CleanedSegment:
         try:
             for kind in self._kinds:
                 self._disk.rename(self._path(kind, naming.CLEANED), self._path(kind, naming.SWAP))
-            # Also for what earlier compactions removed: a `.cleaned` that came back would say that this one did not end.
+            # Also for what earlier compactions removed: a `.cleaned` that came back would mean that this one
+            # did not end.
             self._disk.sync_directory(self._directory)
             log = self._path(naming.LOG, naming.CLEANED)
             self._disk.rename(log, self._path(naming.LOG, naming.SWAP))

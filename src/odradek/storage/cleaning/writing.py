@@ -29,7 +29,7 @@ class GroupWriting:
         modified_ms: int,
         window_bytes: int,
     ) -> None:
-        """`aborted`: what the transaction indexes of the segments say."""
+        """`aborted`: the aborted transactions in the segments' indexes."""
         self._disk = disk
         self._life = life
         self._segments = segments

@@ -1,8 +1,9 @@
 """Writes where recovery would start, and where logs begin: the checkpoint files of each data directory.
 
-Checkpoints are written now and then, and speak of every log. In between, every second, `log-extents` follows (`extents.py`)
-with the logs of which something became durable. A truncation is different: until the checkpoints are written once more its note
-says what must not be believed (decision 0025), so they are written soon.
+Checkpoints are written now and then, and speak of every log. In between, every second, `log-extents` follows
+(`extents.py`) with the logs of which something became durable. A truncation is different: until the
+checkpoints are written once more its note marks them as out of date (decision 0025), so they are written
+soon.
 """
 
 from __future__ import annotations
@@ -152,7 +153,8 @@ class Checkpointing:
     async def write_held(self) -> bool:
         """Writes which logs were made, for every online directory, and logs what fails. Returns True when nothing failed.
 
-        The other files can wait for the next checkpoint: they say nothing of a new log that its own files do not say.
+        The other files can wait for the next checkpoint: about a new log they know nothing that its own files
+        do not know.
         """
         written = [
             await self._succeeds(directory, self._write_held(directory))
@@ -220,7 +222,7 @@ class Checkpointing:
         return notes
 
     async def _formatted(self, directory: LogDirectory) -> Checkpoint:
-        """Returns the files to write. Formatting those of many logs takes milliseconds each."""
+        """Returns the files to write. For many logs, formatting one takes milliseconds."""
         steps = directory.checkpoint_steps()
         while True:
             try:

@@ -1,8 +1,9 @@
 """Directories whose partitions were deleted: their files go soon, a few at a time, on other threads.
 
-A directory is doomed once it has a name that no one believes (`.deleted`), so removing it needs no order and no sync: what a
-crash leaves is found by its name at the next start. A large file is a job of its own, for it takes a file system a while, and
-others need the threads, too. Directories with little in them, such as those of a thousand empty topics, go many at a time.
+A directory is doomed once it has a name that no one believes (`.deleted`), so removing it needs no order and
+no sync: what a crash leaves is found by its name at the next start. A large file is a job of its own, for it
+takes a file system a while, and others need the threads, too. Directories with little in them, for example of
+a thousand empty topics, are removed many at a time.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class DeletedDirectories:
             self._removing = asyncio.get_running_loop().create_task(self._remove_all(), name="remove deleted")
 
     async def remove(self) -> None:
-        """Returns when everything that could be removed is gone."""
+        """Returns when everything that could be removed is removed."""
         self.remove_soon()
         if self._removing is not None:
             await asyncio.shield(self._removing)
@@ -79,8 +80,9 @@ class DeletedDirectories:
         self._doomed.pop(path, None)
 
     def _remove_small(self, paths: Sequence[str]) -> list[OSError | list[str] | None]:
-        """Removes the directories that are small. Blocks; runs on another thread. Returns for each directory None when it is
-        gone, the error, or its files, the largest first, so that space becomes free soon."""
+        """Removes the directories that are small. Blocks; runs on another thread. Returns for each directory
+        None when it is removed, the error, or its files, the largest first, so that space becomes free
+        soon."""
         outcomes: list[OSError | list[str] | None] = []
         for path in paths:
             try:

@@ -15,7 +15,7 @@ from math import inf
 from typing import Final
 
 SPACE_BYTES: Final = 4 * 1024 * 1024
-"""A disk with less has no space: a batch of a producer may need so much."""
+"""A disk with less has no space: a batch of a producer may need this much."""
 _HOLD_SECONDS: Final = (2.0, 64.0)
 _AGAIN_SECONDS: Final = 600.0
 """A condition that returns within this time after its end counts as returning soon."""

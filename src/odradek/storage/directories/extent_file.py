@@ -16,7 +16,7 @@ log = events.get("storage")
 
 BYTES_MIN: Final = 1 << 20
 _GROWTH_MAX: Final = 4
-"""The file is replaced when it is so many times as long as one that says the same at once, and not short."""
+"""The file is replaced when it is this many times as long as a compact one, and not short."""
 
 
 class ExtentFile:

@@ -7,8 +7,9 @@ restored, or the disk of a cloned machine.
 The file names the generation that the registry has, and the next one, which the registry gets afterwards. So a crash in between
 is not taken for a copy: whichever of the two the registry has, the disk is the newest.
 
-It also names the start of the machine that it was written after. If that is another one now, and the broker had not stopped
-cleanly, what was in the machine's memory is gone: records that need not be on the disk to be acknowledged (decision 0039).
+It also names the start of the machine that it was written after. If that is another one now, and the broker
+had not stopped cleanly, the content of the machine's memory is lost: records that need not be on the disk to
+be acknowledged (decision 0039).
 """
 
 from __future__ import annotations

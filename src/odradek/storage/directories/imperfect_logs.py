@@ -13,7 +13,8 @@ from odradek.storage.log.log import Log
 
 
 class ImperfectLogs:
-    """The names of open logs that may lack records or hold damaged ones. Used on the event loop only, but for `add`."""
+    """The names of open logs that may lack records or hold damaged ones. Used on the event loop only, except
+    `add`."""
 
     __slots__ = ("_logs", "_names")
 

@@ -29,7 +29,7 @@ class InterruptedMoves:
     _replaced: list[tuple[LogDirectory, str, MovingDirectory]] = field(default_factory=list)
 
     def note(self, directory: LogDirectory, name: str) -> bool:
-        """Returns whether the name is that of a directory that a move made."""
+        """Returns whether a move created the directory of this name."""
         moving = parse_moving_directory(name)
         if moving is None:
             return False
@@ -48,7 +48,7 @@ class InterruptedMoves:
         doom: Callable[[str], None],
     ) -> None:
         """Finishes the moves that were decided, and gives up the others. `on_finished` is called for a partition whose move
-        was finished, `doom` for a directory that is to be removed.
+        was finished, `doom` for a directory to remove.
 
         An OSError takes the directory that it came from offline."""
         for _, path, moving in self._replaced:

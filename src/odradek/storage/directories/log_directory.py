@@ -82,7 +82,7 @@ class Checkpoint:
 
 
 def refuse_without_descriptors(path: str, error: OSError) -> None:
-    """Raises ConfigError where the process has no descriptors left: that says nothing of the disk."""
+    """Raises ConfigError where the process has no descriptors left: the disk is not the cause."""
     if error.errno in NO_DESCRIPTORS:
         raise ConfigError(
             f"data directory {path} cannot be opened: {error.strerror}. Raise the limit of open files ('ulimit -n')"
@@ -284,7 +284,7 @@ class LogDirectory:
             raise BadCheckpointError(f"its CRC is not in {naming.START_OFFSETS_SUMS}")
 
     def forget(self, name: TopicPartition) -> None:
-        """Forgets a partition that is gone."""
+        """Forgets a deleted partition."""
         if self.held.pop(name, None) is not None:
             self._held_as_written = None
             self._stale[name] = None

@@ -270,7 +270,7 @@ class LogManager:
     ) -> None:
         """Renames the directories of a partition that is not known here, so that they are met once; nothing of them is deleted.
 
-        A directory stays that does not say which topic it belongs to, or whose topic and partition are placed here.
+        A directory stays if its topic is unknown, or if its topic and partition are placed here.
         """
         await self._openings.set_stray_aside(name, is_placed_here)
 
@@ -349,12 +349,12 @@ class LogManager:
         self._deleted.remove_soon()
 
     async def remove_deleted(self) -> None:
-        """Returns when the directories of deleted partitions are gone."""
+        """Returns when the directories of deleted partitions are removed."""
         await self._deleted.remove()
 
     async def write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
-        """Writes the offsets at which recovery would start, at which logs begin, and their high watermarks. For a log whose
-        high watermark was never given, what is durable stands in for it.
+        """Writes the offsets at which recovery would start, at which logs begin, and their high watermarks.
+        For a log whose high watermark was never given, the durable end offset is written.
         """
         self._openings.has_made_logs = False
         if not await self._checkpoints.write_all(high_watermarks):
@@ -372,8 +372,8 @@ class LogManager:
                             "losses_not_noted",
                             path=directory.path,
                             reason=error.message,
-                            meaning="the broker goes on, and takes its disks for what they were until this is "
-                            "written; make space",
+                            meaning="the broker continues, and a restart does not know these losses until they "
+                            "are written; free some space",
                         )
                     self._warned_of_losses[directory] = None
                 else:
@@ -382,7 +382,7 @@ class LogManager:
 
     @property
     def owes_evidence(self) -> bool:
-        """Something was found to be lost, and no disk says so yet."""
+        """True if a loss was detected that no disk records yet."""
         return any(directory.has_unwritten_losses for directory in self._directories)
 
     async def record_created_logs(self) -> None:
@@ -454,11 +454,12 @@ class LogManager:
 
     @property
     def doubtful(self) -> list[TopicPartition]:
-        """Open logs of which nothing here says where they begin: another replica must."""
+        """Open logs whose start offset is unknown here: it must come from another replica."""
         return [name for name, opened in self._imperfect if opened.start_is_doubted]
 
     def drain_crowding_logs(self) -> list[TopicPartition]:
-        """Logs that are to be flushed, though nothing waits for that: others need their descriptors. Each is named once."""
+        """Logs that need a flush, though nothing waits for it: others need their descriptors. Each log is
+        named once."""
         writers = self._files.drain_crowding()
         return (
             [name for name, open_log in self._logs.items() if open_log.writes_to(writers)] if writers else []

@@ -24,7 +24,8 @@ class Rename(NamedTuple):
 
 
 class RenameBatch:
-    """Renames directories together that are to be renamed in the same round of the event loop, on which it is used."""
+    """Renames directories together that are due in the same round of the event loop. Used on the loop
+    only."""
 
     def __init__(self, disk: Disk, offload: Offload) -> None:
         self._disk = disk

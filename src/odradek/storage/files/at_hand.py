@@ -4,8 +4,8 @@ How it works. While `OpenFiles.only_at_hand` is in force, a read of what is not 
 `NotAtHand`, which carries the work for another thread. The caller has it done and begins its piece of reading again, on the log
 as it is then. `ReadProgress` remembers what was done, so each begins with more than the one before, and the last one ends.
 
-So what is read may change between two attempts, but never within one. Nothing that an attempt found may outlive it, but what
-cannot change, such as the content of a batch.
+So what is read may change between two attempts, but never within one. Nothing that an attempt found may
+outlive it, except data that cannot change, such as the content of a batch.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ async def read_off_loop(
 
 
 class FileAtHand:
-    """A file for reading, of which only what is at hand is read."""
+    """A file for reading: it reads cached bytes only."""
 
     __slots__ = ("_beside", "_path", "file")
 

@@ -1,4 +1,4 @@
-"""The small text files beside the logs, in Kafka's formats. Pure: text in, values out, and back.
+"""The small text files next to the logs, in Kafka's formats. Pure: text in, values out, and back.
 
 Kafka's checkpoints carry no checksum. What cannot be parsed is refused as a whole; what was damaged into something that still
 parses can only be caught by comparing it with the log, which recovery does.
@@ -26,7 +26,7 @@ _INT32_MAX: Final = 2**31 - 1
 
 
 class BadCheckpointError(Exception):
-    """A file that does not follow its format; the message says where."""
+    """A file that does not follow its format; the message has the fault."""
 
 
 def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:

@@ -19,7 +19,8 @@ class AbsentLogError(KafkaError):
 
 
 def lost_replica(name: TopicPartition, problem: str) -> LostRecordsError:
-    """Returns the error for a log that is missing and that no other replica can restore. Its text says what a person can do."""
+    """Returns the error for a log that is missing and that no other replica can restore. Its text names what
+    an operator can do."""
     return LostRecordsError(
         ErrorCode.KAFKA_STORAGE_ERROR,
         f"{name}: {problem}, and no other replica in sync can give it back. Bring the disk back and restart this broker, or "

@@ -7,9 +7,10 @@ The file is a run of blocks, each appended and synced before the next:
 
     length of the body (4 bytes)  CRC-32C of the last block's CRC and the body (4)  body
 
-The body of the first holds the version, the CRCs that the recovery point checkpoint beside it may have, and every log. Later
-ones hold the logs that changed, and count for more than what comes before them. A block that is cut short, or damaged, is worth
-nothing, and so is what follows: it was being written when power failed. What comes before it is older, and still true.
+The body of the first holds the version, the CRCs that the recovery point checkpoint next to it may have, and
+every log. Later ones hold the logs that changed, and count for more than what comes before them. A block that
+is cut short, or damaged, is worth nothing, and so is what follows: it was being written when power failed.
+What comes before it is older, and still true.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ Extents = Mapping[TopicPartition, Extent]
 
 
 def encode_all(extents: Extents, checkpoints: Iterable[bytes]) -> tuple[bytes, int]:
-    """Returns a whole file, and the CRC that the next block continues. `checkpoints` are the possible contents of the
-    checkpoint beside it."""
+    """Returns a whole file, and the CRC that the next block continues. `checkpoints` are the possible
+    contents of the checkpoint next to it."""
     crcs = [crc32c(content) for content in checkpoints]
     head = _HEAD.pack(_VERSION, len(crcs)) + b"".join(map(_CRC.pack, crcs))
     return _block(0, head + _entries(extents))

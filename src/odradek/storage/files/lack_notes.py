@@ -3,8 +3,9 @@
 It is durable before an empty log takes the place of a lost log. So a crash right afterwards does not make the empty log
 look like a whole one while the cluster still counts on it.
 
-The note has two states. While the cluster counts on the replica (it is in the ISR, or eligible), it must not lead. When the
-cluster does not, the note only says that other replicas are better. It goes when the replica is in sync again.
+The note has two states. While the cluster counts on the replica (it is in the ISR, or eligible), it must not
+lead. When the cluster does not, the note only means that other replicas are better. It goes when the replica
+is in sync again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class LackNote:
 
 
 def read_note(disk: Disk, directory: str) -> LackNote | None:
-    """Returns None when there is none. A note that is damaged says that records are lacking, and no more."""
+    """Returns None when there is none. A damaged note means only that records are lacking."""
     path = naming.join(directory, naming.LACK_NOTE)
     if not disk.exists(path):
         return None

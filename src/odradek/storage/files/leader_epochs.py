@@ -1,7 +1,7 @@
 """The leader epochs that wrote a log, with their start offsets (KIP-101, KIP-279). Pure.
 
-An entry says at which offset an epoch began; it ends where the next begins. Replicas use this, never the high watermark, to
-find out where their logs part.
+An entry has the offset at which an epoch began; it ends where the next begins. Replicas use this, never the
+high watermark, to find out where their logs part.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Names of files and directories: Kafka's own, so that its tools and its users find their way.
 
 A partition's directory is `<topic>-<partition>`. A segment is a set of files that share the 20 digits of its base offset.
-A suffix behind the suffix says that a file is on its way in or out.
+A second suffix marks a file that is being added or removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SWAP: Final = ".swap"
 TEMPORARY: Final = ".tmp"
 """A `Disk.replace` that did not end."""
 CUT: Final = ".cut"
-"""Ours: good batches that recovery found behind a bad one, kept for a person to look at."""
+"""Ours: good batches that recovery found after a bad one, kept for inspection by a person."""
 
 TRUNCATION: Final = "truncation"
 """Ours: the end of a log is being taken away, or was, and checkpoints may not know it yet."""

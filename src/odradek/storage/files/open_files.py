@@ -43,8 +43,8 @@ class CrowdedError(OSError):
 
 
 class OpenFiles:
-    """Opens files on demand, read-only, and keeps at most `limit` of them open, beside those of about `writers_max` files that
-    are written: more only while all of those have something that is not durable yet."""
+    """Opens files on demand, read-only, and keeps at most `limit` of them open, in addition to about
+    `writers_max` files that are written: more only while all of these have bytes that are not durable yet."""
 
     def __init__(self, disk: Disk, limit: int = 1024, writers_max: int = _UNBOUNDED) -> None:
         self._disk = disk
@@ -82,14 +82,14 @@ class OpenFiles:
             self._beside = before
 
     def for_reading(self, file: DiskFile, path: str) -> DiskFile:
-        """Returns the file, or a view that reads only what is at hand while nothing else may be read."""
+        """Returns the file, or a view that reads cached bytes only, while nothing else may be read."""
         if self._beside is None:
             return file
         return cast("DiskFile", FileAtHand(file, path, self._beside))  # who reads does not write
 
     def expect(self, file: DiskFile, length: int, position: int) -> None:
-        """Announces that all of these bytes are read soon, so that they are fetched in one go where only bytes at hand may
-        be read."""
+        """Announces that all of these bytes are read soon, so that they are fetched in one go where only
+        cached bytes may be read."""
         if isinstance(file, FileAtHand):
             file.expect(length, position)
 

@@ -1,4 +1,4 @@
-"""Work on files that stops where something must be durable before it goes on.
+"""Work on files that stops where something must be durable before it continues.
 
 A journaling file system makes durable, at a sync, all that was done before it. So where many logs are made each of them goes
 up to such a point before the first is synced, and the syncs of the others find little left to do.

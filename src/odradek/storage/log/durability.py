@@ -220,7 +220,7 @@ class Durability:
 
     @property
     def pending(self) -> bool:
-        """True if something besides appended batches waits for a job."""
+        """True if something other than appended batches waits for a job."""
         return bool(self._sealed or self._directories or self._files or self.truncation is not None)
 
     def is_overdue(self, config: LogConfig) -> bool:

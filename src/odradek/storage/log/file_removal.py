@@ -1,9 +1,9 @@
 """Removes the files of deleted segments, in an order that no crash can turn into a hole.
 
-A segment that retention dropped is gone for readers at once; its files follow on another thread. The oldest goes first, and
-each rename to `.deleted` is durable before the next: what a crash leaves is always a run of segments without a gap. Before
-the first of them, everything else is made durable: the log must never be left with no segment at all, nor without the
-snapshot that says what its producers did in the segments that go.
+Readers do not see a segment that retention dropped any more; its files are removed later, on another thread.
+The oldest goes first, and each rename to `.deleted` is durable before the next: what a crash leaves is always
+a run of segments without a gap. Before the first of them, everything else is made durable: the log must never
+be left with no segment at all, nor without the snapshot of its producers' state in the removed segments.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class RemovalJob:
 
     def _bury(self, base_offset: int, *, now: bool) -> None:
         """Takes a segment out of the directory, durably. `now`: its space is needed, so only its name is kept for a while,
-        which says that it was deleted, and is not missing.
+        which shows that it was deleted, and is not missing.
         """
         path = naming.join(self.directory, naming.offset_file(base_offset, naming.LOG))
         try:
@@ -111,7 +111,7 @@ class PendingRemovals:
             self._doomed[segment.base_offset] = None
 
     def all_gone(self) -> None:
-        """Notes that a truncation removed all files, those of deleted segments, too."""
+        """Notes that a truncation removed all files, including deleted segments'."""
         self._doomed.clear()
 
     def renamed(self, base_offsets: Iterable[int], due_ms: int) -> None:
@@ -127,9 +127,10 @@ class PendingRemovals:
         *,
         keeps_renamed: bool,
     ) -> RemovalJob | None:
-        """Returns None when there is nothing to do yet. `flush_job` is called when segments are to be renamed.
+        """Returns None when there is nothing to do yet. `flush_job` is called when segments must be renamed.
 
-        `keeps_renamed`: where the log begins is not durable yet, so the renamed files alone say that nothing is missing.
+        `keeps_renamed`: where the log begins is not durable yet, so the renamed files alone prove that
+        nothing is missing.
         """
         expired = (
             () if keeps_renamed else tuple(base for base, due_ms in self._renamed.items() if due_ms <= now_ms)

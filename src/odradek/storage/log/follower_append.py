@@ -53,7 +53,7 @@ def check_fetched(batches: Batches, *, end_offset: int, latest_epoch: int) -> di
         if header.partition_leader_epoch < epoch:
             raise _corrupt(header, f"is of epoch {header.partition_leader_epoch} and follows epoch {epoch}")
         if header.last_offset - next_offset > RELATIVE_OFFSET_MAX:
-            raise _corrupt(header, f"is farther than {RELATIVE_OFFSET_MAX} behind offset {next_offset}")
+            raise _corrupt(header, f"is more than {RELATIVE_OFFSET_MAX} after offset {next_offset}")
         if header.is_control and (marker := _marker(header, batch)) is not None:
             markers[header.base_offset] = marker
         next_offset, epoch = header.next_offset, header.partition_leader_epoch

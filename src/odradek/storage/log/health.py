@@ -1,8 +1,8 @@
 """The effect of disk errors on a log.
 
-A full disk passes: the log refuses appends until `RepairJob` has cut what a failed write may have left and made the cut
-durable. Every other error of the operating system is final until a restart: after a failed fsync or write no one can say
-what is on the disk.
+A full disk passes: the log refuses appends until `RepairJob` has cut what a failed write may have left and
+made the cut durable. Every other error of the operating system is final until a restart: after a failed fsync
+or write the content of the disk is unknown.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class LogFault:
 class RepairJob:
     """The disk work that repairs a log after a full disk: `run` it on any thread, then call `Log.repaired(job)` on the loop.
 
-    The cut is synced before the next append: a batch that was refused must not come back behind it after a power cut."""
+    The cut is synced before the next append: a batch that was refused must not come back after it in a power
+    cut."""
 
     file: DiskFile
     good_length: int

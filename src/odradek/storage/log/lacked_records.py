@@ -80,7 +80,8 @@ class LackedRecords:
             self._on_damaged(self._topic_partition, damage)
 
     def truncated(self, end_offset: int) -> None:
-        """Notes that the log will end at `end_offset`: damage after that is gone, and the records come again from elsewhere."""
+        """Notes that the log will end at `end_offset`: damage after that is removed, and the records come
+        again from the leader."""
         if self.damage_offset is not None and end_offset <= self.damage_offset:
             self.damage_offset, self._lost_below = None, self._segments.end_offset
 
@@ -96,8 +97,8 @@ class LackedRecords:
 
     @property
     def lacks_records(self) -> bool:
-        """Whether the log ends before what it had, begins behind that, or is an older copy: it must not lead. Damage that a
-        reader met does not count here."""
+        """Whether the log ends before its former end, begins after it, or is an older copy: it must not lead.
+        Damage that a reader met does not count here."""
         if self.damage is None or self.is_only_doubted:
             return False
         return self.damage_offset is None or self.damage_offset < self._segments.base_offset

@@ -1,8 +1,8 @@
 """One partition's log: what its leader appends, what readers read, what becomes durable. Kafka calls it UnifiedLog.
 
-Used on the event loop only; `FlushJob`, `RepairJob` and `RemovalJob` carry what must block to other threads. State changes
-only after the write behind it succeeded, so an error at any point leaves the log as it was, or refusing appends. `Log` is the
-face of these parts, each with its own fields:
+Used on the event loop only; `FlushJob`, `RepairJob` and `RemovalJob` carry what must block to other threads.
+State changes only after its write succeeded, so an error at any point leaves the log as it was, or refusing
+appends. `Log` is the face of these parts, each with its own fields:
 
     segment_list.py     the segments, and which offsets they hold
     log_reader.py       batches, times, aborted transactions
@@ -89,7 +89,8 @@ class Log:
         self.directory: Final = opening.directory
         self.topic_id: Final = opened.topic_id
         self.cut_at_recovery: Final = opened.cut_at_recovery
-        """Recovery found good batches behind a bad one and set them aside: let another replica lead if one can."""
+        """Recovery found good batches after a bad one and set them aside: let another replica lead if one
+        can."""
         self.producers: Final = opened.producers
         """The log's producers and their open transactions. Only this log changes them."""
         self._segments: Final = opened.segments
@@ -297,10 +298,10 @@ class Log:
     def append_as_follower(self, batches: Batches, *, now_ms: int) -> None:
         """Appends batches as the leader's log has them: whole, with their offsets, epochs and times; nothing is patched.
 
-        The caller has checked their CRCs. Several make one write, or one for each segment that they fill. OFFSET_OUT_OF_RANGE
-        when they begin below the log's end (see `begin_with`), CORRUPT_MESSAGE when they cannot be what a log holds,
-        KAFKA_STORAGE_ERROR; nothing is appended then, but for whole segments' worth that were written before a disk failed:
-        `end_offset` says what is there.
+        The caller has checked their CRCs. Several make one write, or one for each segment that they fill.
+        OFFSET_OUT_OF_RANGE when they begin below the log's end (see `begin_with`), CORRUPT_MESSAGE when they
+        cannot be what a log holds, KAFKA_STORAGE_ERROR; nothing is appended then, except whole segments'
+        worth that were written before a disk failed: `end_offset` shows what is there.
         """
         self._appender.append_as_follower(batches, now_ms)
 
@@ -338,8 +339,8 @@ class Log:
         )
 
     def not_at_hand(self, offset: int, max_bytes: int, beside: ReadProgress) -> Missing | None:
-        """Returns what a `read` from `offset` on would wait for: first an index, then the batches. None when it is at hand,
-        or when a read would fail anyway."""
+        """Returns what a `read` from `offset` on would wait for: first an index, then the batches. None when
+        they are cached, or when a read would fail anyway."""
         return self._reader.not_at_hand(offset, max_bytes, beside)
 
     def verify(self, read: LogRead) -> LogRead:
@@ -355,7 +356,8 @@ class Log:
     ) -> TimestampedOffset | None:
         """Returns the first record below `end_offset` (the log's end) that is not before `timestamp`; None without any.
 
-        With `beside`: NotAtHand for what would hold the event loop (see `at_hand.read_off_loop`).
+        With a read progress, raises NotAtHand for reads that would block the event loop (see
+        `at_hand.read_off_loop`).
         """
         return self._reader.offset_for_timestamp(timestamp, end_offset, beside)
 
@@ -363,7 +365,7 @@ class Log:
         self, *, end_offset: int | None = None, beside: ReadProgress | None = None
     ) -> TimestampedOffset | None:
         """Returns the first record below `end_offset` (the log's end) with the largest timestamp; None when there is none.
-        For `beside` see `offset_for_timestamp`."""
+        See `offset_for_timestamp` for the read progress."""
         return self._reader.max_timestamp_offset(end_offset, beside)
 
     def last_stable_offset(self, high_watermark: int) -> int:
@@ -495,7 +497,8 @@ class Log:
 
     @property
     def start_is_doubted(self) -> bool:
-        """Records that were deleted by request may be here again: another replica must say where the log begins."""
+        """Records that were deleted by request may be here again: the log's start offset must come from
+        another replica."""
         return self._retention.start_is_doubted
 
     def begins_at(self, start_offset: int) -> None:

@@ -227,6 +227,6 @@ def _check_time(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
     if 0 <= header.base_timestamp < now_ms - config.message_timestamp_before_max_ms:
         raise KafkaError(
             ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {header.base_timestamp} is {now_ms - header.base_timestamp} ms behind the broker's clock, "
+            f"timestamp {header.base_timestamp} is {now_ms - header.base_timestamp} ms before the broker's clock, "
             f"message.timestamp.before.max.ms is {config.message_timestamp_before_max_ms}",
         )

@@ -106,7 +106,7 @@ class LogJobs:
         )
 
     def removed(self, job: RemovalJob, due_ms: int) -> None:
-        """Notes that `job.run()` returned. `due_ms`: when the files that it renamed are to be removed."""
+        """Notes that `job.run()` returned. `due_ms`: when to remove the files that it renamed."""
         if job.flush is not None:
             self.flushed(job.flush)
         if job.truncation_count == self._durability.truncation_count:

@@ -69,7 +69,8 @@ class LogTruncation:
         self._is_noted = opened.truncation_noted
         """A file says that checkpoints do not know of a truncation yet."""
         self.end_offset_min = OFFSET_MAX
-        """The lowest end of a truncation since the last compaction ended: what was compacted above it is gone."""
+        """The lowest end of a truncation since the last compaction ended: what was compacted above it was
+        removed."""
         self.high_watermark_max = opened.high_watermark_max
         """A high watermark above it that was written down is of the time before a truncation."""
 

@@ -16,7 +16,7 @@ from odradek.storage.segment.segment_list import SegmentList
 _FEW_RECORDS: Final = 2_000
 SMALL_BYTES: Final = 64 * 1024
 _SMALL_COMPRESSED_BYTES: Final = 4 * 1024
-"""It may be a thousand times as much. Batches with no more than these are decoded on the event loop."""
+"""It may expand to a thousand times as much. Batches within these limits are decoded on the event loop."""
 
 
 class TimestampedOffset(NamedTuple):

@@ -21,8 +21,8 @@ _Synced = list[tuple[LogLifetime, SegmentWriter, int, LogSync]]
 
 
 def begin_flushes(jobs: Sequence[FlushJob], syncs: FileSyncs, done: Callable[[FlushOutcomes], None]) -> bool:
-    """Begins the flushes of a group, and calls `done` on the loop when all are over: then the errors are final, as those of
-    `FlushJob.run`. Returns False, with nothing begun, if one of them needs a thread."""
+    """Begins the flushes of a group, and calls `done` on the loop when all are over: then the errors are
+    final, as after `FlushJob.run`. Returns False, with nothing begun, if one of them needs a thread."""
     writers: list[SegmentWriter] = []
     for job in jobs:
         writer = job.only_writer

@@ -17,7 +17,7 @@ class AppendResult(NamedTuple):
     log_append_time_ms: int
     """The log append time; -1 unless the topic's timestamps are LogAppendTime."""
     duplicate: bool
-    """True if the batches were in the log already; the offsets are those of the first append."""
+    """True if the batches were in the log already; the offsets come from the first append."""
 
 
 class LogRead(NamedTuple):

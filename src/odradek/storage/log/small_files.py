@@ -1,4 +1,5 @@
-"""The small files beside a log's segments: leader epochs, start offset, producers, topic id, sums of transaction indexes.
+"""The small files next to a log's segments: leader epochs, start offset, producers, topic id, sums of
+transaction indexes.
 
 Each changes in memory, and is put in its place by the next flush job (`durability.py`).
 """
@@ -16,7 +17,7 @@ from odradek.storage.recovery.context import OpenedLog
 
 
 class SmallFiles:
-    """Writes the small files beside a log's segments. Used on the event loop only."""
+    """Writes the small files next to a log's segments. Used on the event loop only."""
 
     __slots__ = (
         "_context",

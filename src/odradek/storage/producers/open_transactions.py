@@ -19,7 +19,7 @@ class EndedTransaction(NamedTuple):
     marker_offset: int
     is_commit: bool
     last_stable_offset: int
-    """The first offset of the oldest transaction that is still open, or the one behind the marker."""
+    """The first offset of the oldest transaction that is still open, or the offset after the marker."""
 
 
 class LogTransactions:

@@ -1,9 +1,9 @@
 """A log's state of idempotent and transactional producers (KIP-98, KIP-360, KIP-890). Pure.
 
-For each producer id: its epoch and its last five batches, so that a batch sent again is recognised and answered with the
-offset that it already has, and a batch that comes too early is refused; and where its transaction began, if one is open.
-`check` and `check_marker` decide about what is to be appended and return the states that will hold once it is written; nothing
-is changed until then.
+For each producer id: its epoch and its last five batches, so that a batch sent again is recognised and
+answered with the offset that it already has, and a batch that comes too early is refused; and where its
+transaction began, if one is open. `check` and `check_marker` decide about a batch before its append and
+return the states after it; nothing is changed until it is written.
 """
 
 from __future__ import annotations

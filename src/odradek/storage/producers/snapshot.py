@@ -4,9 +4,9 @@
     producer id i64 | epoch i16 | last sequence i32 | last offset i64 | offset delta i32 | timestamp i64 |
     coordinator epoch i32 | first offset of the open transaction i64
 
-The file's name says up to which offset (exclusive) the state is of. Kafka keeps only the newest of a producer's last five
-batches. We add the older ones behind the entries, under the same CRC, where Kafka does not look, so that after a restart, too,
-each of the five batches that may be in flight is recognised:
+The file's name has the end offset (exclusive) of the state. Kafka keeps only the newest of a producer's last
+five batches. We add the older ones after the entries, under the same CRC, where Kafka does not look, so that
+after a restart, too, each of the five batches that may be in flight is recognised:
 
     mark "ODR1" | for each entry above: count u8 | count times, the oldest first:
     last sequence i32 | last offset i64 | offset delta i32 | timestamp i64
@@ -90,7 +90,7 @@ def _with_older_batches(states: list[ProducerState], data: bytes) -> list[Produc
     complete = []
     try:
         if not data.startswith(_MARK):
-            raise BadSnapshotError(f"{len(data)} unknown bytes behind the entries")
+            raise BadSnapshotError(f"{len(data)} unknown bytes after the entries")
         position = len(_MARK)
         for state in states:
             count = data[position]

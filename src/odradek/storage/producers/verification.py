@@ -82,7 +82,7 @@ class Verifications:
             lowest = 0
         elif entry.epoch == header.producer_epoch:
             lowest = entry.lowest_sequence
-        else:  # what another epoch sent, perhaps long ago, says nothing about this one
+        else:  # what another epoch sent, perhaps long ago, does not apply to this one
             return
         if sequence > lowest:
             raise KafkaError(

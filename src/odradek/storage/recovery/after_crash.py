@@ -24,7 +24,7 @@ class AfterCrash:
         self._segments = segments
         self._producers = producers
         self.cut_aside = False
-        """Good batches were behind a bad one, and put in a side file."""
+        """Good batches came after a bad one, and were put in a side file."""
 
     def recover(self, names: Sequence[str]) -> None:
         """Scans from the recovery point on, cuts at the first bad batch, makes everything durable."""

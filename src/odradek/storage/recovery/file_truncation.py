@@ -1,8 +1,9 @@
 """Removes the end of a log, or all of it, so that a crash at any point leaves the log as before or as planned.
 
-A log is truncated in memory first, on the loop, without waiting for a disk; appends are refused until the files have followed.
-The files follow in a `Truncation`, on any thread, as the first part of the next flush. A truncation that is decided before the
-files have followed an earlier one comes `behind` it: its job carries out both, one after the other.
+A log is truncated in memory first, on the loop, without waiting for a disk; appends are refused until the
+files have followed. The files follow in a `Truncation`, on any thread, as the first part of the next flush. A
+truncation that is decided before the files have followed an earlier one has it as its predecessor: its job
+carries out both, one after the other.
 
     1  `truncation` is put into the directory, durably: from now on it is decided, and an opening carries it out
     2  segments that go are renamed, the last one that stays is cut; epochs, producer snapshots and transaction indexes follow
@@ -140,7 +141,7 @@ def _cut_log(disk: Disk, path: str, plan: TruncationPlan) -> None:
 
 
 def _cut_transactions(disk: Disk, directory: str, plan: TruncationPlan) -> None:
-    """Cuts the transaction indexes: a marker that is gone has aborted nothing."""
+    """Cuts the transaction indexes: a removed marker has aborted nothing."""
     path = naming.join(directory, naming.offset_file(plan.base_offset, naming.TRANSACTION_INDEX))
     if not disk.exists(path):
         return
@@ -184,7 +185,7 @@ class NoteRemoval:
     truncation_count: int
 
     def run(self) -> bool:
-        """Removes the note's file. Blocks, on any thread; returns whether the file is gone."""
+        """Removes the note's file. Blocks, on any thread; returns whether the file was removed."""
         gone: list[bool] = []
         try:
             self.life.attempt(lambda: gone.append(self.remove()))

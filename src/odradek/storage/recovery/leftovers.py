@@ -1,12 +1,13 @@
 """Files that an interrupted deletion, replacement or compaction left in a partition's directory.
 
-`.deleted`, `.cleaned` and `.tmp` are removed: their writer did not finish, or wanted them gone. A log's `.swap` is a
-compaction that did finish: the file replaces every segment that begins within the offsets it covers. One that is damaged, or
-belongs to a compaction of which a part is still `.cleaned` (and so had not all of its files yet), is removed instead and the
-originals stay. An index without its log is removed, too.
+`.deleted`, `.cleaned` and `.tmp` are removed: their writer did not finish, or wanted to remove them. A log's
+`.swap` is a compaction that did finish: the file replaces every segment that begins within the offsets it
+covers. One that is damaged, or belongs to a compaction of which a part is still `.cleaned` (and so had not
+all of its files yet), is removed instead and the originals stay. An index without its log is removed, too.
 
-The transaction index of a compaction cannot be made again (the batches that it speaks of are gone), and it got its own name
-before the log did (`cleaning/target.py`). So where there is no `.swap` of it, the file under its name is the right one.
+The transaction index of a compaction cannot be rebuilt (the batches that it refers to were removed), and it
+got its own name before the log did (`cleaning/target.py`). So where there is no `.swap` of it, the file under
+its name is the right one.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class LoadedSegments(Sequence[Segment]):
     # ---- dropping ----------------------------------------------------------------------------------------------------
 
     def drop_empty(self, segments: Sequence[Segment]) -> None:
-        """Removes empty segments that others follow: a roll that did not succeed, after which the log went on."""
+        """Removes empty segments that others follow: a roll failed, and the log continued."""
         for segment in segments:
             if not segment.size_bytes:
                 log.warning("empty_segment_removed", path=segment.path(naming.LOG))

@@ -2,7 +2,7 @@
 
 The steps, in their order; each makes a part of the result:
 
-    interrupted_truncation.py    what a crash interrupted is done; what checkpoints said before it does not count
+    interrupted_truncation.py    what a crash interrupted is done; older checkpoints do not count
     start_loader.py              deletions that could not be written down; later where the log begins
     leftovers.py                 files of unfinished work go
     loaded_segments.py            the segments by their names
@@ -112,7 +112,8 @@ class LogLoader:
         topic_id: UUID | None,
         damage: str | None,
     ) -> None:
-        """`truncation`: the checkpoints do not know of it. `topic_id`: what the directory says. `damage`: see `OpenedLog`."""
+        """`truncation`: the checkpoints do not know of it. `topic_id`: the id in the directory. `damage`: see
+        `OpenedLog`."""
         self._context = context
         self._topic_id = topic_id
         self._damage = damage
@@ -131,7 +132,7 @@ class LogLoader:
         self._segments.close()
 
     def run(self, names: list[str]) -> Steps[OpenedLog]:
-        """Opens the log. `names`: those of the files in its directory."""
+        """Opens the log. `names`: the names of the files in its directory."""
         opening, segments = self._context.opening, self._segments
         names = self._tidy(names)
         segments.find(names)
@@ -251,7 +252,7 @@ class LogLoader:
         opening, segments = self._context.opening, self._segments
         start_offset = max(opening.start_offset, segments.base_offset, self._start.load(names))
         if self._truncation_noted or self._damage is not None:
-            # It may have begun inside of a batch that never came; or the batches behind its start are lost.
+            # It may have begun inside of a batch that never came; or the batches after its start are lost.
             start_offset = min(start_offset, segments.end_offset)
         if segments.end_offset < opening.durable_offset:
             raise self._context.lost(

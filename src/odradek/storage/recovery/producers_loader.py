@@ -1,4 +1,4 @@
-"""The producers of a log that is being opened: from the newest good snapshot, and the batches behind it."""
+"""The producers of a log that is being opened: from the newest good snapshot, and the batches after it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from odradek.storage.segment.sparse_index import OFFSET_MAX
 
 
 class ProducersLoader:
-    """Loads the producers; those of segments that retention removed are only in snapshots.
+    """Loads the producers; producers of segments that retention removed are only in snapshots.
 
     After a crash `follow` comes first, so that the batches that recovery reads need not be read again. `load` gives the result.
     """
@@ -32,7 +32,7 @@ class ProducersLoader:
         self.snapshot_offset = 0
         """The offset of the newest snapshot; 0 without any."""
         self._removed: dict[int, None] = {}
-        """Offsets of snapshots that are gone."""
+        """Offsets of removed snapshots."""
         self._followed: list[tuple[int, Producers]] = []
         """States that get the batches that recovery reads, each from an offset on; the newest first. The last one begins
         before that, and builds the transaction indexes."""
@@ -136,8 +136,8 @@ class ProducersLoader:
     def _load_snapshots(
         self, names: Sequence[str], scanned: int, end_offset: int
     ) -> list[tuple[int, Producers]]:
-        """Returns the newest good snapshot of the log, and, if that is behind the offset `scanned`, the newest that is not.
-        Others may go."""
+        """Returns the newest good snapshot of the log, and, if that is after the offset `scanned`, the newest
+        that is not. Others may go."""
         disk = self._context.disk
         bases = {segment.base_offset for segment in self._segments}
         offsets = [

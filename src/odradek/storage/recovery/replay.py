@@ -1,7 +1,8 @@
 """Rebuilds producers' state and aborted transactions from batches that are in the log already.
 
-This is how a log gets to know its producers when it is opened, from a snapshot and the batches behind it, and how a transaction
-index is made again: which transactions a marker ended, and what was open then, follows from the batches alone.
+This is how a log gets to know its producers when it is opened, from a snapshot and the batches after it, and
+how a transaction index is rebuilt: which transactions a marker ended, and what was open then, follows from
+the batches alone.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def replay_log(
     index_from: int,
     now_ms: int,
 ) -> None:
-    """Applies all batches from `from_offset` on, and builds the transaction indexes of segments that begin at `index_from` or
-    behind it again, durably but for their names. Raises BrokenChain for a damaged segment.
+    """Applies all batches from `from_offset` on, and builds the transaction indexes of segments that begin at
+    `index_from` or after it again, durably except for their names. Raises BrokenChain for a damaged segment.
     """
     bounds = [*(segment.base_offset for segment in segments[1:]), end_offset]
     for segment, following in zip(segments, bounds, strict=True):
@@ -124,10 +125,10 @@ def replay_batch(
 def deciding(
     produced: Sequence[tuple[BatchHeader, int, int]],
 ) -> Sequence[tuple[BatchHeader, int, int]]:
-    """Returns those of a run's data batches after which producers are in the state that all of them lead to, in their order.
+    """Returns the data batches of a run that suffice for the producers' final state, in their order.
 
     A state knows the first batch of an open transaction, which no marker ends within a run, and the last five batches of one
-    epoch. So the last six of each producer decide: five of one epoch, or fewer behind one of another epoch.
+    epoch. So the last six of each producer decide: five of one epoch, or fewer after one of another epoch.
     """
     counts: dict[int, int] = {}
     decide: list[tuple[BatchHeader, int, int]] = []

@@ -45,8 +45,9 @@ class ScannedSegment:
 
 
 OnBatch = Callable[[BatchHeader, memoryview, int], None]
-"""Called for good batches, with the byte at which each begins: for every control batch, and for those of producers that decide
-in which state these are (`replay.deciding`). The bytes are good until the next one comes."""
+"""Called for good batches, with the byte at which each begins: for every control batch, and for the
+producers' batches that decide their state (`replay.deciding`). The bytes are good until the next one
+comes."""
 
 _Produced = list[tuple[BatchHeader, int, int]]
 
@@ -200,7 +201,7 @@ def scan_file(
 def _add_run(
     scan: _Scan, window: _Window, position: int, recovery_point: int, on_batch: OnBatch | None
 ) -> int:
-    """Adds the batches at hand that need no second look; returns their length in bytes."""
+    """Adds the batches in the window that need no second check; returns their length in bytes."""
     data = window.at_hand(position)
     run = scan.sound_run(data, recovery_point, BatchHeader if on_batch is not None else None)
     if not run.length:

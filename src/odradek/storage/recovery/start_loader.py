@@ -23,9 +23,9 @@ class StartLoader:
         """Another replica may know of records that were deleted by request and are here again."""
 
     def note_deletions(self, names: Sequence[str]) -> bool:
-        """Writes the offset at which the log begins, if segments were renamed to be deleted and there was no space yet to
-        say so: when they are gone, nothing else shows that they went for a reason. Whether it was written: there is
-        another name then.
+        """Writes the offset at which the log begins, if segments were renamed to be deleted and there was no
+        space yet to note it: once they are removed, nothing else shows the reason. Returns whether it was
+        written: the directory has another file then.
         """
         logs = [
             file for name in names if (file := naming.parse_offset_file(name)) and file.kind == naming.LOG

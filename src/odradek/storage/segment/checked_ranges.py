@@ -43,7 +43,8 @@ class CheckedRanges:
         """Checks whole batches, read from byte `start` on for a reader of `offset`; skips those that are not in doubt.
         With `segment_end` they are the last before that offset, where the next segment begins.
 
-        DamagedBatchError for the first that is not sound: KAFKA_STORAGE_ERROR, upon which clients look for another leader.
+        DamagedBatchError for the first that is not sound: KAFKA_STORAGE_ERROR, after which clients look for
+        another leader.
         """
         end, before, damaged_from, epoch = start + len(data), -1, offset, -1
         position = start

@@ -70,7 +70,7 @@ class FileRecords:
 
     @property
     def file_for_threads(self) -> DiskFile:
-        """The log file, to be read by another thread whatever is at hand. It may be closed meanwhile."""
+        """The log file for reads on another thread, cached or not. It may be closed meanwhile."""
         file = self.log_file
         return file.file if isinstance(file, FileAtHand) else file
 

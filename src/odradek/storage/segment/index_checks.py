@@ -59,8 +59,8 @@ def resume_with(
 ) -> BuiltIndex | None:
     """Returns the same for an index that has only the entries of the first `size_bytes`.
 
-    `is_own`: it was in memory, where this process made or checked it. Then only what is behind its last entry is read; to
-    check the times of a file may take the whole segment.
+    `is_own`: it was in memory, where this process made or checked it. Then only the bytes after its last
+    entry are read; to check the times of a file may take the whole segment.
     """
     last = index.last
     tail_position = last.position if last is not None else 0

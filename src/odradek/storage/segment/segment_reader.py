@@ -54,9 +54,9 @@ class SegmentReader:
     ) -> Chunk | None:
         """Returns whole batches from the one that contains `offset` (or the next), none of which reaches `end_offset`.
 
-        `segment_end` is where the next segment begins. A first batch larger than `max_bytes` is returned all the same
-        if `at_least_one`; otherwise the chunk is empty. None: this segment has nothing from `offset` on. With `to_send` the
-        data may be a range of the file that only the kernel may read.
+        `segment_end` is where the next segment begins. A first batch larger than `max_bytes` is returned if
+        `at_least_one`; otherwise the chunk is empty. None: this segment has nothing from `offset` on. With
+        `to_send` the data may be a range of the file that only the kernel may read.
         """
         records = self._records
         start = self._search.locate(offset)
@@ -89,7 +89,7 @@ class SegmentReader:
     def check_at_hand(self, offset: int, max_bytes: int, beside: ReadProgress) -> None:
         """Raises NotAtHand when a read from `offset` on would have to wait for a disk.
 
-        The end of what is written now is at hand, so a reader that keeps up is not looked at.
+        The end of the segment that is written now is cached, so a reader that keeps up is not checked.
         """
         records = self._records
         start = self._search.remembered(offset)

@@ -143,11 +143,12 @@ class ActiveIndex:
 
     @property
     def bytes_since_entry(self) -> int:
-        """Bytes of log behind the last entry's batch, that batch included."""
+        """Bytes of the log from the last entry's batch on."""
         return self._bytes_since_entry
 
     def cut(self, position: int) -> ActiveIndex:
-        """Returns the entries of batches that begin before byte `position`; what is behind the last of them is not in it."""
+        """Returns the entries of batches that begin before byte `position`; it does not cover the bytes after
+        the last of them."""
         count = bisect_left(self._positions, position)
         reach = self._offsets[count - 1] if count else -1
         time_count = bisect_right(self._time_offsets, reach)
