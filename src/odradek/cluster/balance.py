@@ -1,8 +1,9 @@
 """Plans that move replicas between brokers, with what they cost, to be looked at before anything moves. Pure functions.
 
-A plan is made in three steps: replicas leave the brokers that are to be emptied; partitions with two copies in one rack, while
-another rack has none, are spread; then brokers with more replicas than others give some away, the smallest first, until no two
-differ by more than one. In the end preferred leaders are evened out, which copies nothing: it changes the order of replicas.
+A plan is made in three steps: replicas leave the brokers to empty; partitions with two copies in one rack,
+while another rack has none, are spread; then brokers with more replicas than others give some away, the
+smallest first, until no two differ by more than one. In the end preferred leaders are evened out, which
+copies nothing: it changes the order of replicas.
 """
 
 from __future__ import annotations

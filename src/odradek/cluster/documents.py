@@ -1,6 +1,6 @@
-"""The registry's JSON documents beside topics: settings, quotas, levels of features, ACLs.
+"""The registry's JSON documents other than topics: settings, quotas, levels of features, ACLs.
 
-A `Document` says where one is stored, how it is written, and which field of the image carries it. The controller changes any of
+A `Document` defines the path, the format, and the image's field of one of them. The controller changes any of
 them by the same steps.
 
 What grows with users is in parts, each one document: so no node grows too large for a ZooKeeper, and a change writes and sends
@@ -296,4 +296,4 @@ DOCUMENTS: Final[tuple[AnyDocument, ...]] = (
     *SCRAM_USERS.parts,
     *DELEGATION_TOKENS.parts,
 )
-"""Each document of the registry beside topics, once."""
+"""Each document of the registry except topics, once."""

@@ -7,17 +7,19 @@ The rules, in order of weight:
 2. A member that dies or leaves is taken out while another one remains, so that acknowledgements do not wait for it. If fewer
    than min.insync.replicas remain, it stays *eligible* (KIP-966): the high watermark does not move until there are enough
    again, so it has everything below it, and may lead when no one of the ISR is left.
-3. Only where the topic opted in, and no one that has everything is alive, any replica may lead rather than none; likewise where
-   a person says so. What it lacks is lost, and the partition is marked as recovering (KIP-704) while it leads. A replica that
-   is known to have lost something comes after all that are not, and one that is offline for it comes last.
+3. Only where the topic opted in, and no one that has everything is alive, any replica may lead rather than
+   none; likewise if an operator orders it. What it lacks is lost, and the partition is marked as recovering
+   (KIP-704) while it leads. A replica that is known to have lost something comes after all that are not, and
+   one that is offline for it comes last.
 4. The leader stays while it may; otherwise the first replica that may lead does, in the order of the assignment.
 5. A replica of which it is unknown whether it has everything leaves the ISR like one that lost something, while another member
    is left, alive or not. If the last member is such a replica, too, the longest log of all of them leads: no one has more.
 6. A move to other replicas ends as soon as all of the target are in sync and one of them may lead, whichever came last: the ISR
    grew, or a broker is in service again.
-7. A replica on a full disk leaves the ISR, and leads no longer, while another member can write. So does one on a slow disk
-   that is to be relieved, but it leaves the ISR only if the others are as many as min.insync.replicas. Where no other is
-   better, the slow one leads rather than the full one, and the full one rather than none: what it has can be read.
+7. A replica on a full disk leaves the ISR, and leads no longer, while another member can write. So does one
+   on a slow disk that needs relief, but it leaves the ISR only if the others are as many as
+   min.insync.replicas. Where no other is better, the slow one leads rather than the full one, and the full
+   one rather than none: what it has can be read.
 
 Each election has a leader epoch of its own; each change raises the partition epoch.
 """
@@ -144,8 +146,8 @@ def _with_new_leader(before: PartitionImage, after: PartitionImage) -> Partition
 def eligible_after(
     partition: PartitionImage, isr: tuple[BrokerId, ...], rules: TopicRules
 ) -> tuple[BrokerId, ...]:
-    """Returns replicas that may lead besides the new ISR: those that left it while it was, and is, too small to move the high
-    watermark.
+    """Returns replicas outside the new ISR that may lead: they left it while it was, and is, too small to
+    move the high watermark.
     """
     if len(isr) >= rules.min_isr_of(partition):
         return ()

@@ -85,7 +85,7 @@ class PartitionImage:
 
     @property
     def target(self) -> tuple[BrokerId, ...]:
-        """The replicas that it is to have in the end."""
+        """The replicas after the move."""
         return tuple(replica for replica in self.replicas if replica not in self.removing)
 
 

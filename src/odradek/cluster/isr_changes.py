@@ -1,8 +1,8 @@
 """Decides on a leader's proposal of an ISR (AlterPartition, KIP-497). A pure core; refusals have Kafka's codes.
 
-A proposal is made against one state of the partition, named by its two epochs, so that one that was overtaken by an election
-or by another change is refused, and the leader goes on from the newer state. New members must be alive, here to stay (KIP-841),
-and in the incarnation whose fetches the leader saw (KIP-903).
+A proposal is made against one state of the partition, named by its two epochs, so that one that was overtaken
+by an election or by another change is refused, and the leader continues from the newer state. New members
+must be alive, here to stay (KIP-841), and in the incarnation whose fetches the leader saw (KIP-903).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _check_members(
     if strangers:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"{_named(strangers)} cannot be in sync: the replicas are those of {_named(partition.replicas)}",
+            f"{_named(strangers)} cannot be in sync: the replicas are on {_named(partition.replicas)}",
         )
     if len(set(members)) != len(members):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"the ISR names a broker twice: {_named(members)}")
@@ -94,7 +94,7 @@ def _check_members(
     if proposal.recovering and (len(members) > 1 or not partition.recovering):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            "only an unclean leader recovers, and no one is in sync with it till then",
+            "only an unclean leader recovers, and no other replica is in sync until then",
         )
     for broker, epoch in proposal.isr:
         if broker not in partition.isr:

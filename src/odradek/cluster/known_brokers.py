@@ -1,8 +1,9 @@
 """The node of a broker that stays in the registry while it is down: /brokers/known/N.
 
-It names the broker's data directories, each with the generation that its disk has, and says whether the broker's last life
-ended with a clean shutdown. A directory that is named and not there any more was lost or swapped; one whose disk has an older
-generation is an older copy. So the node is how a broker that lost its disk learns of it (decision 0027).
+It names the broker's data directories, each with the generation that its disk has, and whether the broker's
+last life ended with a clean shutdown. A directory that is named and not there any more was lost or swapped;
+one whose disk has an older generation is an older copy. So the node is how a broker that lost its disk learns
+of it (decision 0027).
 
 Each generation has a token that no one else draws: two processes on copies of one disk raise it to the same number, and still
 know each other apart.

@@ -24,7 +24,8 @@ def place(
     absent: Sequence[BrokerImage] = (),
     full: Container[BrokerId] = (),
 ) -> list[list[BrokerId]]:
-    """Returns replica lists, preferred leader first; that of partition 0 is the broker at index `first` of the dealing order.
+    """Returns replica lists, preferred leader first; partition 0's is the broker at index `first` of the
+    dealing order.
 
     Brokers that leave or are cordoned get nothing. Those that are `full`, and after them those that are `absent`, get what is
     left over. Absent ones never lead, full ones only where all are full. Raises INVALID_REPLICATION_FACTOR when there are not
@@ -78,7 +79,8 @@ def replacement_for(
     racks: Mapping[BrokerId, str | None],
     assigned_counts: Mapping[BrokerId, int],
 ) -> BrokerId | None:
-    """Returns the broker to hold one more copy beside `replicas`, as `place` would choose; None when there is none."""
+    """Returns the broker for one more copy in addition to `replicas`, as `place` would choose; None when
+    there is none."""
     used = Counter(racks.get(broker) for broker in replicas)
     free = [
         broker

@@ -1,8 +1,9 @@
 """Moving a partition to other replicas (KIP-455). Pure functions from a partition to the next.
 
-While a move is under way, `replicas` holds the target, in its order, and behind it those that are to go; all of them are kept
-until every replica of the target is in sync, and then those that are to go are dropped in one step, with a new leader where one
-of them led (`elections.completed`). So the only complete copy is never among the dropped.
+While a move is under way, `replicas` holds the target, in its order, followed by the replicas to remove; all
+of them are kept until every replica of the target is in sync, and then the others are dropped in one step,
+with a new leader where one of them led (`elections.completed`). So the only complete copy is never among the
+dropped.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from odradek.model.ids import BrokerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reassignment:
-    """A wish: the replicas that a partition is to have, or None to cancel the move under way."""
+    """A request for a partition's target replicas; None cancels the move under way."""
 
     topic: str
     partition: int

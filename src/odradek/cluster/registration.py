@@ -3,11 +3,12 @@
 The number that the store gives the node when it is made is the broker's epoch: every start of a broker has a higher one, and
 what an earlier incarnation still has under way is recognised by it.
 
-A node that is made again begins at version 0 again, so a version does not say whose registration it is that one is about to
-remove. The node at /brokers/lives/N does: each registration writes it, and each removal checks it (`RegistrationRemoval`).
+A node that is made again begins at version 0 again, so a version does not identify the registration that a
+caller is about to remove. The node at /brokers/lives/N does: each registration writes it, and each removal
+checks it (`RegistrationRemoval`).
 
-That node stays, with what the broker said last: a broker that is down is still one of the cluster, until it is unregistered
-(`unregistered`). What earlier versions wrote there is empty.
+That node stays, with the broker's last data: a broker that is down is still one of the cluster, until it is
+unregistered (`unregistered`). What earlier versions wrote there is empty.
 """
 
 from __future__ import annotations
@@ -133,12 +134,13 @@ async def register(
 ) -> int:
     """Registers the broker, or updates its registration; returns its epoch. The disks in `claim` are part of it.
 
-    A node that an earlier incarnation left, whose session has not run out yet, is replaced: its directory id is ours, so its
-    process is dead. But `earlier` are the sessions of a process that was registered before: a node of any other session is then
-    of a process that was started on a copy of its data, and the two would replace each other for ever. `dead` is a session
-    whose process is known to be dead: its node is replaced whatever its data, for a disk may be lost with its broker. Raises
-    DUPLICATE_BROKER_REGISTRATION when another broker has the id, INVALID_REGISTRATION when a live broker does not speak our
-    versions, RegistryError.
+    A node that an earlier incarnation left, whose session has not run out yet, is replaced: its directory id
+    is ours, so its process is dead. But `earlier` are the sessions of a process that was registered before: a
+    node of any other session is then of a process that was started on a copy of its data, and the two would
+    replace each other again and again. `dead` is a session whose process is known to be dead: its node is
+    replaced whatever its data, for a disk may be lost with its broker. Raises DUPLICATE_BROKER_REGISTRATION
+    when another broker has the id, INVALID_REGISTRATION when a live broker does not speak our versions,
+    RegistryError.
     """
     await _check_versions(registry, registration)
     for _ in range(_ATTEMPTS):
@@ -240,7 +242,7 @@ def _last_words(broker_id: BrokerId, data: bytes) -> Registration:
 async def unregistration(registry: Registry, broker: BrokerId) -> tuple[Operation, ...] | None:
     """Returns the operations that remove a broker that is down from the cluster; None when it is none of its brokers.
 
-    The node stays, so that its version goes on: see above. INVALID_REQUEST for a broker that runs.
+    The node stays, so that its version keeps growing: see above. INVALID_REQUEST for a broker that runs.
     """
     lives = await registry.get(f"{LIVES}/{broker}")  # first: a life that begins after this fails the commit
     if await registry.get(f"{BROKERS}/{broker}") is not None:

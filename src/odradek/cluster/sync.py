@@ -43,7 +43,7 @@ class UpdateKind(IntEnum):
 
 
 class UpdateDoesNotFit(OdradekError):
-    """A delta that starts from another image than the one at hand: ask for a snapshot (version -1)."""
+    """A delta that starts from another image than the local one: ask for a snapshot (version -1)."""
 
 
 class SyncAnswer(NamedTuple):
@@ -59,14 +59,15 @@ class SyncAnswer(NamedTuple):
 class BrokerReport:
     """A broker's report on itself, in its request for news.
 
-    `controller_epoch` and `version` are those of the image that it has applied, -1 when it has none in this life: a broker that
-    comes back is taken into service only with its first report, and what it led is led under another epoch. `damaged` replicas
-    have lost something that was committed; they are named until the image shows them out of sync. `offline` ones cannot be
-    used now; each report names all of them. `lost` ones, offline or open, have not all that they had, and the image counts on
-    them: they lead only if that loss is accepted. `lacking` ones lack something, too, but no one counts on them. Of `uncertain`
-    ones it is unknown whether they do; they say where their logs end. `opening` ones are in the image, and their logs are not
-    open yet. `full` and `slow` ones can be read, and are on a disk that has no space, or that answers slowly. A broker
-    `has_space` while one of its disks takes new replicas.
+    `controller_epoch` and `version` belong to the image that it has applied, -1 when it has none in this
+    life: a broker that comes back is taken into service only with its first report, and what it led is led
+    under another epoch. `damaged` replicas have lost something that was committed; they are named until the
+    image shows them out of sync. `offline` ones cannot be used now; each report names all of them. `lost`
+    ones, offline or open, have not all that they had, and the image counts on them: they lead only if that
+    loss is accepted. `lacking` ones lack something, too, but no one counts on them. Whether `uncertain` ones
+    do is unknown; the report has their logs' end offsets. `opening` ones are in the image, and their logs are
+    not open yet. `full` and `slow` ones can be read, and are on a disk that has no space, or that answers
+    slowly. A broker `has_space` while one of its disks takes new replicas.
     """
 
     broker_id: BrokerId
@@ -157,7 +158,7 @@ def snapshot(image: ClusterImage) -> Steps[bytes]:
 def _document_pieces(
     documents: Iterable[AnyDocument], image: ClusterImage, pieces: list[bytes]
 ) -> Steps[None]:
-    """Appends the member with documents, one after another. Their size stands for a number of partitions."""
+    """Appends the member with documents, one after another. Their size counts as a number of partitions."""
     number = -1
     for number, document in enumerate(documents):
         data = document.data(document.of(image))

@@ -1,7 +1,8 @@
 """Handles large payloads of ClusterSync in pieces, so that an event loop can serve others in between.
 
-A thread would not help: Python's JSON coder keeps the interpreter's lock for the whole of what it is given. So an update is
-written and read topic by topic, and large topics in portions of their partitions. Each step says how many partitions it was.
+A thread would not help: Python's JSON coder keeps the interpreter's lock for the whole of what it is given.
+So an update is written and read topic by topic, and large topics in portions of their partitions. Each step
+yields its number of partitions.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The stored form of a topic: in the registry under /topics/NAME, and in what brokers pull from the controller.
 
-A partition is a list, [leader, leader epoch, partition epoch, replicas, isr], and, where there is more to say, a sixth element
-with it: a topic of 10,000 partitions must fit into one node of a ZooKeeper, 1 MB. Registries written before there were several
-brokers hold a partition as {"leader", "epoch", "replicas", "isr"}; they are still read.
+A partition is a list, [leader, leader epoch, partition epoch, replicas, isr], and, if needed, a sixth element
+with further fields: a topic of 10,000 partitions must fit into one node of a ZooKeeper, 1 MB. Registries
+written before there were several brokers hold a partition as {"leader", "epoch", "replicas", "isr"}; they are
+still read.
 """
 
 from __future__ import annotations

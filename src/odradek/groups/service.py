@@ -183,8 +183,8 @@ class GroupService:
     # -- offsets
 
     def commit(self, request: CommitRequest, prepared: CommitRecords | None = None) -> PromptFuture[Verdicts]:
-        """Commits offsets; those of a transaction are appended when this returns. Errors for all of them are raised, or are
-        in the future: as `commit_refusal` says it, it is what clients know."""
+        """Commits offsets; a transaction's offsets are appended when this returns. Errors for all of them are
+        raised, or are in the future: with the code and text of `commit_refusal`, which clients know."""
         try:
             return self._shard(request.group_id).execute(
                 partial(committing.commit, request=request, prepared=prepared)
@@ -245,8 +245,8 @@ class GroupService:
             pass
 
     async def describe_classic(self, group_id: str) -> Described:
-        """Describes a classic group. Raises GROUP_ID_NOT_FOUND for groups that do not exist, and for those of the newer
-        protocols."""
+        """Describes a classic group. Raises GROUP_ID_NOT_FOUND for groups that do not exist, and for groups
+        of the newer protocols."""
         return await self._shard(group_id).execute(partial(describe_classic, group_id=group_id))
 
     async def list_all(self, turn: Turn) -> list[Listed]:

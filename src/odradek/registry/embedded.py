@@ -231,7 +231,7 @@ class EmbeddedRegistry:
     async def _rewrite(self) -> None:
         try:
             news = await self._runtime.offload.run(self._journal.rewrite)
-        except OSError as error:  # the commit that led here is durable all the same
+        except OSError as error:  # the commit that led here is still durable
             _log.warning("registry_not_rewritten", reason=str(error))
             return
         if news is not None:

@@ -1,9 +1,10 @@
 """The lines of the journal, and the state that they add up to.
 
-A line is a CRC-32 in hex, a space, a JSON list, a newline; it is one commit. An entry of the list is a node as it is from now
-on (`path`, `data`, `version`, `created`, `owner`), a node that is gone (`path` alone), a session that began (`session`) or
-ended (`ended`). The first line of a journal that was rewritten says so: it holds the whole state, the number of the rewriting
-(`generation`) and the count of commits so far. Journals older than sessions lack `created`: it follows from the count.
+A line is a CRC-32 in hex, a space, a JSON list, a newline; it is one commit. An entry of the list is a node
+as it is from now on (`path`, `data`, `version`, `created`, `owner`), a deleted node (`path` alone), a session
+that began (`session`) or ended (`ended`). The first line of a journal that was rewritten is different: it
+holds the whole state, the number of the rewriting (`generation`) and the count of commits so far. Journals
+older than sessions lack `created`: it follows from the count.
 """
 
 from __future__ import annotations

@@ -18,14 +18,14 @@ class RegistryConflict(OdradekError):
 
 
 class RegistryError(OdradekError):
-    """The store cannot be read or written now; the message says where and what to do.
+    """The store cannot be read or written now; the message names the store and what to do.
 
-    A commit that ends so may have happened all the same.
+    A commit that raises this may still have succeeded.
     """
 
 
 class SessionExpired(RegistryError):
-    """The session is over, and its ephemeral nodes are gone. `renew` begins another."""
+    """The session is over, and its ephemeral nodes are deleted. `renew` begins another."""
 
 
 class Node(NamedTuple):
@@ -77,8 +77,8 @@ Operation = Create | Put | Delete | Check
 class Registry(Protocol):
     """A session with the coordination store. A commit is durable once `commit` returns.
 
-    Reads see every commit of this session that returned before them, and those of other sessions that returned before `sync`
-    was called."""
+    Reads see every commit of this session that returned before them, and other sessions' commits that
+    returned before `sync` was called."""
 
     on_expired: Callable[[], None]
     """Called on the loop when the session is over, not when the connection is merely lost."""

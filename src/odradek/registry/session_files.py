@@ -86,7 +86,7 @@ class SessionFiles:
         return [int(name, 16) for name in names if name != own and _is_name(name)]
 
     def heartbeat(self, session: int) -> bytes | None:
-        """Returns the last content of the file of the session's process; None when the process is gone."""
+        """Returns the last content of the file of the session's process; None when the process has ended."""
         path = self._path(session)
         try:
             self._disk.lock_file(path, create=False).release()
@@ -98,7 +98,7 @@ class SessionFiles:
         return None
 
     def forget(self, session: int) -> None:
-        """Removes the file of a process that is gone. Blocks, on any thread."""
+        """Removes the file of a process that has ended. Blocks, on any thread."""
         path = self._path(session)
         with suppress(FileNotFoundError, BlockingIOError):
             lock = self._disk.lock_file(path, create=False)
@@ -130,7 +130,8 @@ class SessionMonitor:
         self._looked_at: float | None = None
 
     def expired_sessions(self, heartbeats: dict[int, bytes | None], now: float) -> list[int]:
-        """Returns the sessions that are over, judged by all heartbeats there are (None: the process is gone)."""
+        """Returns the sessions that are over, judged by all heartbeats there are (None: the process has
+        ended)."""
         since = 0.0 if self._looked_at is None else min(now - self._looked_at, _OBSERVED_SECONDS_MAX)
         self._looked_at = now
         for session in [known for known in self._heard if known not in heartbeats]:

@@ -1,12 +1,13 @@
 """The journal's file as the processes of one machine share it.
 
-`registry.journal` holds the commits. `registry.lock` is what a writer locks, and its content (the head) says up to where the
-journal is durable, and which rewriting of it that is about: readers go by the head alone and need no lock. A writer, under the
-lock, appends, syncs, and only then moves the head. What is behind the head was left by a writer that was killed: whole lines
-are written again and kept (the power may have taken the head of a commit that was acknowledged), a torn one is cut. Rewriting
-the journal makes the head invalid, replaces the file, and publishes a head of the next generation; there readers that have
-the old file open learn of it. The head itself is never synced: after a power cut it may say less than the journal, which is the
-truth then. It says more only if the journal lost what was durable: that is refused.
+`registry.journal` holds the commits. `registry.lock` is what a writer locks, and its content (the head) has
+the position up to which the journal is durable, and the number of the rewriting that it belongs to: readers
+go by the head alone and need no lock. A writer, under the lock, appends, syncs, and only then moves the head.
+Bytes after the head were left by a writer that was killed: whole lines are written again and kept (the power
+may have taken the head of a commit that was acknowledged), a torn one is cut. Rewriting the journal makes the
+head invalid, replaces the file, and publishes a head of the next generation; there readers that have the old
+file open learn of it. The head itself is never synced: after a power cut it may be lower than the journal's
+end, and then the journal counts. It is higher only if the journal lost what was durable: that is refused.
 
 Methods that block are called on a thread; they leave the state alone and return `News`, which `accept` takes in on the loop,
 so that no one there sees half a commit. Those that write need the lock.

@@ -1,8 +1,9 @@
 """Space that the registry keeps for itself on its disk: a file that gives way when there is no other space.
 
-It gives way by a little more than a write needs, right before that write: others that write to the full disk can take little of
-it. What a rewriting of the journal frees fills it up again. It holds more than the journal grows by until it is rewritten, and
-the new journal beside the old one: so the registry can go on for as long as the disk is full.
+It gives way by a little more than a write needs, right before that write: others that write to the full disk
+can take little of it. What a rewriting of the journal frees fills it up again. It is larger than the growth
+of the journal until its rewriting plus the new journal: so the registry can work for as long as the disk is
+full.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class SpaceReserve:
         """Returns the result of `write`, which needs about `length` bytes. While the disk is full, the reserve gives way
         for it.
 
-        `write` must leave nothing behind when it fails, for it is called again.
+        `write` must undo its changes when it fails, for it is called again.
         """
         while True:
             try:

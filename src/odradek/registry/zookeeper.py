@@ -1,8 +1,9 @@
 """The registry in ZooKeeper: see `zookeeper_session.py` for how it is talked to, `zookeeper_steps.py` for what is stored.
 
-All nodes are below the path in zookeeper.connect, at paths of the same names. A node's `created` is its czxid, its `owner` the
-ZooKeeper session. A mark beside them, `/odradek`, says that it is Odradek's and which registry it is: a session that is renewed
-and finds another one there, or none (ZooKeeper's data was wiped or replaced), is refused.
+All nodes are below the path in zookeeper.connect, at paths of the same names. A node's `created` is its
+czxid, its `owner` the ZooKeeper session. One more node, `/odradek`, marks the path as Odradek's and has the
+registry's id: a session that is renewed and finds another one there, or none (ZooKeeper's data was wiped or
+replaced), is refused.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class ZooKeeperRegistry:
         await self._session.sync(self._znode("/"))
 
     async def commit(self, operations: Sequence[Operation]) -> None:
-        session = self._session  # a commit of one session never goes on in the next
+        session = self._session  # a commit of one session never continues in the next
         plan = CommitPlan(operations, await self._encoded(operations))
         for _ in range(_AMENDMENTS_MAX):
             refused = await session.multi([self._placed(step) for step in plan.steps()])
@@ -189,7 +190,7 @@ class ZooKeeperRegistry:
     async def _detect_other_history(self, lost: Session) -> None:
         """Detects a ZooKeeper whose data was wiped or set back: it silently refuses a session that saw more than it has.
 
-        It does let in a new one: when the lost session stays out all the same, it is over.
+        It does let in a new one: if the lost session is still refused then, it is over.
         """
         while True:
             await asyncio.sleep(self._config.session_timeout_ms / 1000)

@@ -41,7 +41,7 @@ def new_client(config: ZooKeeperConfig) -> tuple[KazooClient, Threads]:
 class Threads(SequentialThreadingHandler):  # type: ignore[misc]
     """The threads of kazoo's client, with connections of our own.
 
-    - TLS is our own: kazoo's would trust every authority of the system beside the one given.
+    - TLS is our own: kazoo's would trust every authority of the system in addition to the one given.
     - A server has `api_timeout_s` to accept a connection and to answer the first request. kazoo would give it the whole of the
       session's timeout, and a host that is off, or a server that is caught starting (it may then keep the connection open and
       never answer), would cost the session.

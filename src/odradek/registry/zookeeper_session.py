@@ -1,10 +1,11 @@
 """One session of ZooKeeper, on the event loop, out of kazoo's threads. Only this and `zookeeper_client.py` import kazoo.
 
-kazoo has a thread for its connection and two for callbacks. Whatever they have to say hops to the loop, which never waits
+kazoo has a thread for its connection and two for callbacks. Their events move to the loop, which never waits
 for them. What kazoo would do by itself, and must not:
 
-- After an expiry it opens another session and goes on. Here a session is over once and for all: kazoo's thread sets `_is_over`
-  under `_guard` before it gives up the old session, and no request is handed to it after that.
+- After an expiry it opens another session and continues. Here a session is over once and for all: kazoo's
+  thread sets `_is_over` under `_guard` before it gives up the old session, and no request is handed to it
+  after that.
 - It sends what was queued while the connection was lost, however much later. Here requests wait on this side, and are not sent
   once their caller knows that they failed.
 - Watches fall with the connection. Here they are set again before any other request of a new connection.
@@ -207,7 +208,7 @@ class Session:
                     return RefusedStep(step=step, why=_REFUSALS[type(outcome)])
                 raise self._trouble(outcome, step.path)
         if any(isinstance(outcome, Exception) for outcome in results):
-            raise self._trouble(results[-1], "")  # it says of no step that it was the reason
+            raise self._trouble(results[-1], "")  # it names no step as the reason
         return None
 
     def watch(self, path: str) -> None:
@@ -267,7 +268,7 @@ class Session:
     def _pump(self) -> None:
         while self.is_connected and self._waiting and self._in_flight < self._in_flight_max:
             send, future = self._waiting.popleft()
-            if future.done():  # its asker has gone
+            if future.done():  # its caller was cancelled
                 continue
             with self._guard:
                 if self._is_over:
@@ -286,7 +287,7 @@ class Session:
                 future.set_exception(pending.exception)
         self._pump()
 
-    # -- what kazoo's threads have to say
+    # -- events of kazoo's threads
 
     def _hop(self, act: Callable[..., None], *arguments: object) -> None:
         """Calls `act` on the event loop, from any thread."""

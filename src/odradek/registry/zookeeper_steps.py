@@ -1,6 +1,7 @@
 """Translates a commit to ZooKeeper's steps, and values to their stored form. No I/O.
 
-**Values.** A znode holds a node's data as it is, so that people can read it, but for three marks in its first byte:
+**Values.** A znode holds a node's data as it is, so that people can read it, with three exceptions, marked in
+its first byte:
 
     (nothing at all)   no node: a parent that was only made because ZooKeeper needs one
     0x00               the data follows; used where it is empty, or begins with one of these bytes
@@ -28,7 +29,7 @@ VALUE_BYTES_MAX: Final = 64 << 20
 PACKET_BYTES_MAX: Final = 0xFFFFF
 """The most bytes that a ZooKeeper takes in one request, unless its jute.maxbuffer is another."""
 _STEP_BYTES: Final = 160
-"""More than a step takes besides its path and data."""
+"""An upper bound of a step's bytes without its path and data."""
 _PLAIN: Final = b"\x00"
 _ZLIB: Final = b"\x01"
 

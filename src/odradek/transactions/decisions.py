@@ -1,8 +1,8 @@
 """The next state of a transactional id when a request comes, a timeout passes, or all markers are written. Pure.
 
-Each function takes the state that the log holds (None: the id is unknown) and returns the state to be written, or raises the
-error that the client gets. The rules are those of Kafka 4.3's coordinator; where two versions of the protocol differ there are
-two functions:
+Each function takes the state that the log holds (None: the id is unknown) and returns the state to be
+written, or raises the error that the client gets. The rules follow Kafka 4.3's coordinator; where two
+versions of the protocol differ there are two functions:
 
 - **classic** clients (EndTxn up to version 4) keep their epoch from one transaction to the next. A request is a repeated one
   if the state is already what it asks for, so one that comes very late may meet the next transaction: nothing tells them apart.
@@ -11,8 +11,8 @@ two functions:
 
 An abort in the coordinator's name (a timeout, a new producer under the same id) always moves the epoch on.
 
-The **last epoch** is the one before the current if the producer that had it may still ask again (KIP-360). It is not in the
-log: after a restart such a producer is fenced and begins again, as in Kafka.
+The **last epoch** is the one before the current if its producer may still ask again (KIP-360). It is not in
+the log: after a restart such a producer is fenced and begins again, as in Kafka.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def init_producer(
     fresh_producer_id: int | None,
     now_ms: int,
 ) -> TransactionChange:
-    """Decides InitProducerId: a producer begins, or goes on after an error (`expected`: its last identity). The id must
-    not be ONGOING.
+    """Decides InitProducerId: a producer begins, or continues after an error (`expected`: its last identity).
+    The id must not be ONGOING.
 
     PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
@@ -98,8 +98,8 @@ def init_producer(
 def check_expected(current: Transaction, expected: ProducerIdentity | None) -> None:
     """Raises PRODUCER_FENCED unless `expected` is the producer that the id has, or had before its epochs were used up.
 
-    With a transaction under way it must be the very one: a zombie must not abort its successor's transaction. While one is
-    being completed, no one can say: CONCURRENT_TRANSACTIONS.
+    With a transaction under way it must be the very one: a zombie must not abort its successor's transaction.
+    While one is being completed, this is unknown: CONCURRENT_TRANSACTIONS.
     """
     _check_not_prepared(current)
     if expected is None:

@@ -1,4 +1,5 @@
-"""Ends prepared transactions: writes their markers until every partition has its own, then says that they are complete.
+"""Ends prepared transactions: writes their markers until every partition has its own, then marks them as
+complete.
 
 Writing a marker twice does no harm while the transaction is the producer's last, and neither does finding that someone else
 completed it; so whatever goes wrong is tried again. A partition that is offline holds up its own transactions alone.
@@ -129,7 +130,5 @@ class Finisher:
         self._succeeded[index] = epoch
         _log.warning("coordinator_succeeded", transactional_id=prepared.transactional_id, epoch=epoch)
         self._shards.shard(index).doubt(
-            KafkaError(
-                ErrorCode.NOT_COORDINATOR, f"a newer coordinator than that of epoch {epoch} wrote markers"
-            )
+            KafkaError(ErrorCode.NOT_COORDINATOR, f"a newer coordinator than epoch {epoch}'s wrote markers")
         )

@@ -1,7 +1,8 @@
 """The transactional ids of one partition of `__transaction_state`, as a shard's machine.
 
-An operation decides (`decisions.py`) and names the record; `replay` alone changes the state. Beside the state there is soft
-state, which a restart makes again: since when transactions run, by the monotonic clock; the last epochs; the waiters for work.
+An operation decides (`decisions.py`) and names the record; `replay` alone changes the state. There is also
+soft state, which a restart rebuilds: since when transactions run, by the monotonic clock; the last epochs;
+the waiters for work.
 
 **Work.** Markers are written by the service. Its worker leaves a ticket (`wait_for_work`). A tick answers it with the
 transactions whose end has been decided, and the shard releases answers only when what they show is durable: so no marker can be
@@ -39,7 +40,8 @@ _HANDED_OUT_MAX: Final = 500
 _EXPIRED_AT_ONCE_MAX: Final = 500
 _EXPIRED_BYTES_MAX: Final = 256 * 1024
 _PREPARED_BYTES_MORE: Final = 256
-"""Room for the batch around a record, and for what a decision's record has beside that of a transaction under way."""
+"""Room for the batch around a record, and for the bytes that a decision's record has in addition to the
+record of an open transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

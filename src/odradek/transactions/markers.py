@@ -1,4 +1,5 @@
-"""The partitions under a transaction, as the coordinator needs them; `broker/` puts the real ones, or other brokers, behind."""
+"""The port by which the coordinator reaches a transaction's partitions; `broker/` implements it with local
+ones and other brokers."""
 
 from __future__ import annotations
 

@@ -245,9 +245,10 @@ class TransactionCoordinator:
         )
 
     async def _until_timeout(self, transactional_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Attempts, and attempts again when the transaction that is in the way is complete, if that is soon.
+        """Attempts, and attempts again when the transaction in progress is complete, if that is soon.
 
-        A client goes on at once, while its last transaction gets its markers. Being refused it would wait far longer than that.
+        A client continues at once, while its last transaction gets its markers. After a refusal it would wait
+        far longer than that.
         """
         settings = self._settings()
         assert self._workers is not None, "begin() comes first"

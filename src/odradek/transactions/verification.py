@@ -28,7 +28,7 @@ class TransactionVerifier(Protocol):
     async def verify(self, question: VerificationQuestion) -> Mapping[TopicPartition, ErrorCode]:
         """Returns a code for each partition. It raises no KafkaError.
 
-        Beside NONE: TRANSACTION_ABORTABLE (clients older than Produce 11 know it as INVALID_TXN_STATE), INVALID_PRODUCER_EPOCH,
-        INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS, the codes of a coordinator that is not there, and
-        NETWORK_EXCEPTION when it cannot be reached.
+        The codes are NONE, TRANSACTION_ABORTABLE (clients older than Produce 11 know it as
+        INVALID_TXN_STATE), INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS, the
+        codes of a coordinator that is not there, and NETWORK_EXCEPTION when it cannot be reached.
         """

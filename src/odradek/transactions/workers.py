@@ -58,7 +58,7 @@ class Workers:
         self._closed = False
 
     def start_worker(self, index: int) -> None:
-        """Starts the shard's worker unless it runs. The worker stops by itself when the shard is gone."""
+        """Starts the shard's worker unless it runs. The worker stops by itself when the shard is closed."""
         worker = self._workers.get(index)
         if not self._closed and (worker is None or worker.done()):
             self._room.setdefault(index, asyncio.Semaphore(_FINISHING_MAX))

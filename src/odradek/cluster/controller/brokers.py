@@ -1,9 +1,10 @@
 """The controller's view of brokers: who is in service, and what follows for partitions when that changes.
 
-A broker that registers is taken into service with its first report, for only then is known which of its replicas are damaged.
-If it comes back, whatever its former self led or was in sync with is decided first, as if that had died (the registry may
-not say so). A broker that was in service under the last controller goes on as it was; until it reports, it keeps its place, but
-not for ever. A broker whose registration is gone is dead; one that is there and says nothing is treated as if it was leaving.
+A broker that registers is taken into service with its first report, for only then is known which of its
+replicas are damaged. If it comes back, whatever its former self led or was in sync with is decided first, as
+if that had died (the registry may not know). A broker that was in service under the last controller stays in
+service; it has limited time to report. A broker without a registration is dead; a registered broker that
+sends no report is treated as if it was leaving.
 
 Every look at the partitions is of all of them, so a change that could not be committed is made up for by the next.
 """
@@ -54,7 +55,8 @@ class _BrokerEntry:
     registration: Registration
     epoch: int
     awaited_until: float = 0.0
-    """Till then it keeps its place, although it did not report yet: it may have been in service before this controller was."""
+    """Until then it stays in service, although it did not report yet: it may have been in service before this
+    controller was."""
     is_in_service: bool = False
     is_leaving: bool = False
     is_silent: bool = False
@@ -205,8 +207,8 @@ class BrokerChanges:
         await self.settle("brokers changed")
 
     async def forget(self, broker: BrokerId) -> bool:
-        """Forgets a broker that is down, because an operator says that it will not come back; returns False when it is
-        unknown."""
+        """Forgets a broker that is down, because an operator expects that it will not come back; returns
+        False when it is unknown."""
         if not await self._changes.store.forget_broker(broker):
             return False
         self._down.pop(broker, None)
@@ -254,7 +256,7 @@ class BrokerChanges:
             held_by = broker if comes_back else None
             await self._change_partitions("a broker's report", follow, held_by=held_by, among=damaged)
         except KafkaError:
-            self._known[broker] = before  # what it said was not acted upon: let it say it again
+            self._known[broker] = before  # its report had no effect: let it report again
             raise
         known.settled_damage = report.damaged
         for condition, now, then in (
@@ -300,7 +302,8 @@ class BrokerChanges:
             raise
 
     async def settle(self, reason: str) -> None:
-        """Elects where a leader, or a member of an ISR, is gone, or where a broker came back that may lead.
+        """Elects where a leader, or a member of an ISR, is out of service, or where a broker came back that
+        may lead.
 
         Moves that waited for someone who may lead end, too.
         """
@@ -457,5 +460,5 @@ def _log_elections(reason: str, before: ClusterImage, changed: list[TopicImage])
             "partitions_without_leader",
             count=len(leaderless),
             first=leaderless[:_NAMED_MAX],
-            reason="no one who is in sync is alive",
+            reason="no replica in sync is alive",
         )

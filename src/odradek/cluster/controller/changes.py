@@ -150,7 +150,7 @@ class SharedChange(Generic[Q, A]):
         outcomes: Sequence[A | KafkaError] = [_UNDECIDED] * len(waiting)
         try:
             outcomes = await self._decide([request for request, _ in waiting])
-        finally:  # whatever went wrong: nothing waits for ever
+        finally:  # also after an error: every future gets an outcome
             for (_, future), outcome in zip(waiting, outcomes, strict=True):
                 _settle(future, outcome)
 

@@ -111,9 +111,9 @@ class Controller:
     ) -> Controller:
         """Loads the state from the registry. `apply` is not called for it: the caller opens the logs in `image`.
 
-        `known` is the image that the broker ran on so far, whose brokers go on as they were. `on_deposed` is called when it
-        turns out that the term is over. What the controller does unasked, it does as `maintenance` says. RegistryError when the
-        registry cannot be read, NOT_CONTROLLER when the term is over already.
+        `known` is the image that the broker ran on so far, whose brokers go on as they were. `on_deposed` is
+        called when it turns out that the term is over. `maintenance` configures what the controller does
+        unasked. RegistryError when the registry cannot be read, NOT_CONTROLLER when the term is over already.
         """
         store = ClusterStore(registry, term, on_deposed)
         empty = ClusterImage(
@@ -168,7 +168,8 @@ class Controller:
         self._publication.end()
 
     async def confirm_office(self) -> None:
-        """Raises NOT_CONTROLLER when the registry says that the term is over, KAFKA_STORAGE_ERROR when it cannot be asked."""
+        """Raises NOT_CONTROLLER when the term is over according to the registry, KAFKA_STORAGE_ERROR when it
+        cannot be asked."""
         try:
             await self.changes.alone(self._store.confirm_term)
         finally:
@@ -271,7 +272,7 @@ class Controller:
         return versions | {self._me: self.image.version}
 
     def healing_plan(self) -> HealingPlan:
-        """Returns which replicas of dead brokers are to be made on others, and when."""
+        """Returns which replicas of dead brokers are created on others, and when."""
         return HealingPlan({}, 0) if self._maintenance is None else self._maintenance.plan()
 
     async def fence(self, broker: BrokerId, epoch: int) -> None:
@@ -300,7 +301,7 @@ class Controller:
                 self._listen(self._policy), name="listen"
             )
         if report.controller_epoch > self.epoch:
-            await self.confirm_office()  # anyone can say so; whether it is so, the registry knows
+            await self.confirm_office()  # anyone can claim this; the registry knows
         if not self.brokers.is_settled(report):
             await self.changes.alone(lambda: self.brokers.hear(report))
         if report.controller_epoch == self.epoch:
@@ -395,7 +396,7 @@ class Controller:
                 if error.code is ErrorCode.NOT_CONTROLLER:
                     return
                 continue
-            except Exception:  # noqa: BLE001 - the root of a task: brokers would keep their places for ever
+            except Exception:  # noqa: BLE001 - the root of a task: brokers would stay in service without end
                 _log.exception("brokers_not_looked_at")
                 continue
             if not self.brokers.needs_another_look():

@@ -1,7 +1,8 @@
-"""Brokers that say nothing to the controller although their sessions live: the two are cut off from each other. Pure.
+"""Brokers that send nothing to the controller although their sessions live: the two are cut off from each
+other. Pure.
 
-Such a broker goes on leading and, without the controller, cannot take a follower out of sync: no one could write to what it
-leads for as long as that lasts, although everyone else may reach it. So it is treated like one that leaves: others lead where
+Such a broker stays leader and, without the controller, cannot shrink an ISR: meanwhile no client could write to
+its partitions, although everyone else may reach it. So it is treated like one that leaves: others lead where
 they can, and where no one else is in sync nothing changes.
 
 Where half of the brokers or more are silent it is rather the controller that is cut off, and nothing follows from it.

@@ -1,4 +1,5 @@
-"""The controller's clockwork: looks from time to time whether something is to be healed or brought back (`healing.py`)."""
+"""The controller's clockwork: checks from time to time whether something needs healing or a move back
+(`healing.py`)."""
 
 from __future__ import annotations
 

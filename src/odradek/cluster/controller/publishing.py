@@ -1,7 +1,7 @@
 """Publishes the images that the controller made, and tracks how far each broker has applied them.
 
 The local broker applies images one after another in a task of its own (`apply`); what it has applied is what the controller
-shows. Remote brokers ask for what is new (long polls) and say by that what they have applied.
+shows. Remote brokers ask for changes (long polls); their requests have the version that they have applied.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from odradek.telemetry import events
 
 Apply = Callable[[ClusterImage, ClusterImage], Awaitable[asyncio.Future[None] | None]]
 """Called with the image before and after a change. What it cannot do for one partition must not stop the others. It does not
-wait for logs: the future that it returns ends when those that the change brings are open, and those it removes are gone."""
+wait for logs: the future that it returns ends when new logs are open, and removed ones are deleted."""
 _RECENT_COUNT_MAX: Final = 128
 """How many images are kept as starts of deltas, at most."""
 _RECENT_COUNT_MIN: Final = 8
@@ -208,7 +208,7 @@ class Publication:
                 logs = await self._apply(before, after)
                 if logs is not None:
                     self._await_logs(before.version, after.version, logs)
-            except Exception:  # noqa: BLE001 - the root of a task: the cluster goes on, and the next image comes
+            except Exception:  # noqa: BLE001 - the root of a task: the next image comes
                 _log.exception("image_not_applied", version=after.version)
             self.applied = after
             self._wake()

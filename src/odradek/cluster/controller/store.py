@@ -113,7 +113,8 @@ class ClusterStore:
         return any(part.path.startswith(f"{path}/") for path in self._former)
 
     def is_former(self, document: Stored[Any]) -> bool:
-        """Tells whether a document is stored as earlier commits stored it: its parts have to be written, all of them."""
+        """Tells whether a document is stored as earlier commits stored it: all of its parts must be
+        written."""
         return document.path in self._former
 
     def emptied(self, document: AnyPartedDocument) -> Operation:
@@ -194,8 +195,8 @@ class ClusterStore:
     async def commit(self, operations: Sequence[Operation], *, may_be_late: bool = False) -> None:
         """Commits all or nothing, durably. `may_be_late`: others change the same nodes, and a conflict with them is no fault.
 
-        NOT_CONTROLLER when this controller's time is over, KAFKA_STORAGE_ERROR when the registry cannot write it now (then it
-        may have happened all the same).
+        NOT_CONTROLLER when this controller's time is over, KAFKA_STORAGE_ERROR when the registry cannot write
+        it now (the commit may have succeeded then).
         """
         if self.is_deposed:
             raise _not_controller()
@@ -225,7 +226,7 @@ class ClusterStore:
         return first
 
     async def unregister(self, broker: BrokerId, epoch: int) -> bool:
-        """Removes the registration of this incarnation; False when it is gone already."""
+        """Removes the registration of this incarnation; False when it does not exist any more."""
         for is_last in (False, True):
             try:
                 fenced = await removal(self._registry, broker)

@@ -22,7 +22,8 @@ from odradek.telemetry import events
 
 ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 _APPLY_SECONDS: Final = 5.0
-"""How long a new topic may take to be opened by the brokers that hold it, before it is reported as created all the same."""
+"""How long a new topic may take to be opened by the brokers that hold it, before it is reported as created
+anyway."""
 _log = events.get("cluster")
 
 

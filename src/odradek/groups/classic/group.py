@@ -1,4 +1,4 @@
-"""A classic group: what the log says of it (`stored`), and its life since (everything else).
+"""A classic group: its state in the log (`stored`), and its soft state (everything else).
 
 The log holds a group as it was when its last generation became stable, or empty. What happens between two such moments
 (members that join, generations that were formed and never assigned) is soft: after a restart the group is in its last stable

@@ -156,8 +156,8 @@ def _add(joining: Join, member_id: str) -> None:
     if group.state is ClassicGroupState.PREPARING and group.rebalances_first:
         group.newcomers = True
     group.add(member, request.protocol_type)
-    # It cannot send heartbeats before it is answered. A client that is gone, and came again under another id, must not be
-    # waited for without end.
+    # It cannot send heartbeats before it is answered. The group must not wait without end for a client that
+    # left and returned under another id.
     group.keep_alive(member, joining.step.now, timeout_ms=joining.machine.settings.new_member_join_timeout_ms)
     rebalance_or_go_on(
         joining.machine, group, f"member {member_id} joins: {request.reason or ''}", joining.step
@@ -227,7 +227,7 @@ def _join_known(joining: Join) -> None:
     if group.state is ClassicGroupState.PREPARING:
         _rejoin(joining, member, "joins again")
     elif has_changed or (group.state is ClassicGroupState.STABLE and group.leader_id == member_id):
-        # The leader may know of changes that metadata does not show: topics that grew, say.
+        # The leader may know of changes that metadata does not show, for example of topics that grew.
         _rejoin(joining, member, "has other metadata" if has_changed else "leads, and asks for a rebalance")
     else:
         # It lost the answer to an earlier request: the generation it asks for is the one it is in.

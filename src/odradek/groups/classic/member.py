@@ -54,13 +54,13 @@ _VERSION_BYTES = 2
 
 
 def topics_of(metadata: Iterable[bytes]) -> frozenset[str] | None:
-    """Returns all topics that members subscribe to; None when one of them says it in a way that cannot be read.
+    """Returns all topics that members subscribe to; None when the metadata of one of them cannot be read.
 
     Read as version 0, with which every later version begins.
     """
     topics: set[str] = set()
     try:
-        for data in set(metadata):  # most members of a large group say the same
+        for data in set(metadata):  # most members of a large group send the same
             subscription, _ = decode(ConsumerProtocolSubscription, 0, data, _VERSION_BYTES)
             topics.update(subscription.topics)
     except MalformedMessage:

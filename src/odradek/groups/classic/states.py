@@ -7,7 +7,7 @@ from typing import Final
 
 
 class ClassicGroupState(Enum):
-    """The values are what DescribeGroups and ListGroups say."""
+    """The state of a classic group. The values appear in DescribeGroups and ListGroups."""
 
     EMPTY = "Empty"
     """No members; there may be offsets."""

@@ -105,7 +105,7 @@ def _has_synced(machine: GroupMachine, group: ClassicGroup, member_id: str) -> N
 
 
 def heartbeat(group: ClassicGroup, request: HeartbeatRequest, step: GroupStep) -> None:
-    """Raises what is to be answered; REBALANCE_IN_PROGRESS counts as a sign of life all the same."""
+    """Raises the error to respond with; with REBALANCE_IN_PROGRESS, too, the member stays alive."""
     _check_generation(group, request.member_id, request.group_instance_id, request.generation_id)
     group.keep_alive(group.members[request.member_id], step.now)
     if group.state is ClassicGroupState.PREPARING:

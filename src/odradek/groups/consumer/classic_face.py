@@ -1,8 +1,10 @@
-"""Members of the classic protocol in a consumer group: their four requests, said in epochs (KIP-848's migration).
+"""Members of the classic protocol in a consumer group: their four requests, translated to epochs (KIP-848's
+migration).
 
-A JoinGroup is a full heartbeat: it says what the member subscribes to and has, and is answered at once, with the member's epoch
-for a generation and never with the leader's part. A SyncGroup asks for what the member has now. A Heartbeat's answer is to join
-again when the member's epoch is behind, or when it has something to give back or to fetch.
+A JoinGroup is a full heartbeat: it has the member's subscription and partitions, and is answered at once,
+with the member's epoch for a generation and never with the leader's part. A SyncGroup asks for what the
+member has now. A Heartbeat's answer is to join again when the member's epoch lags, or when it must revoke
+partitions or can fetch some.
 """
 
 from __future__ import annotations
@@ -195,7 +197,7 @@ def sync(
 
 
 def heartbeat(group: ConsumerGroup, group_context: GroupContext, request: HeartbeatRequest) -> None:
-    """Raises what is to be answered; REBALANCE_IN_PROGRESS counts as a sign of life all the same."""
+    """Raises the error to respond with; with REBALANCE_IN_PROGRESS, too, the member stays alive."""
     member = _classic_member(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
     group_context.timers.heartbeat_received(member, group_context.settings)
@@ -268,7 +270,8 @@ def _check_names(member: ConsumerGroupMember, request: SyncGroupRequest) -> None
 
 
 def _must_rejoin(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
-    """Returns whether the member is behind the group, has to give something back, or can fetch what others gave back."""
+    """Returns whether the member's epoch lags, or it must revoke partitions, or it can fetch partitions that
+    others revoked."""
     state = member.current.state
     if member.epoch < group.epoch or state is MemberState.UNREVOKED_PARTITIONS:
         return True

@@ -61,7 +61,8 @@ def upgraded(group: Group, group_context: GroupContext, step: GroupStep) -> Draf
         return draft
     _check_upgrade(group, group_context)
     _send_away(group, step)
-    # A client that waits for the answer to its first JoinGroup may not even know its id, and would stay behind as a ghost.
+    # A client that waits for the answer to its first JoinGroup may not even know its id, and would stay as a
+    # ghost.
     known = [member for member in group.members.values() if not member.is_new]
     if not known:
         return draft
@@ -144,7 +145,7 @@ def _cannot(group: Group, reason: str) -> KafkaError:
 def downgrade_due(
     machine: GroupMachine, group: ConsumerGroup, group_context: GroupContext, step: GroupStep
 ) -> None:
-    """Replaces the group's records by those of a classic group: only members of the classic protocol are left."""
+    """Replaces the group's records by a classic group's: only members of the classic protocol are left."""
     members = list(group.members.values())
     name = _common_protocol(members)
     if (

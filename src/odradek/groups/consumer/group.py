@@ -1,8 +1,9 @@
-"""A consumer group as its records say it is. Nothing here changes except in `replay`, but for what is marked as soft.
+"""A consumer group, the state that its records define. Only `replay` changes it, except fields that are
+marked as soft.
 
-Three epochs: the group's grows whenever someone comes or goes, subscribes otherwise, or a topic changes; the assignment's says
-for which group epoch the target was worked out; a member's says which target it has come to. The group is stable when all three
-are equal.
+Three epochs: the group's grows whenever a member joins or leaves, changes its subscription, or a topic
+changes; the assignment's is the group epoch that the target was computed for; a member's is the epoch of the
+target that it has reached. The group is stable when all three are equal.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ class ConsumerGroup:
         self.has_partition_metadata = False
         """Kafka 4.0 left a record that no one reads any more: it is deleted with the next change of the group's epoch."""
         self.noted: dict[str, StoredRecord] = {}
-        """The newest record about each member itself, without its content. A draft has those of the real group."""
+        """The newest record about each member itself, without its content. A draft has the real group's."""
         self.checked_version = -1
         """Soft: the version of the cluster's topics that the group was last compared with."""
         self._actions = actions
@@ -192,7 +193,7 @@ class ConsumerGroup:
         return commit_timestamp_ms
 
     def tombstones(self) -> Iterator[NewRecord]:
-        """Yields the tombstones that delete the group, that of the group itself last."""
+        """Yields the tombstones that delete the group; the group's own comes last."""
         group_id = self.group_id
         keys: list[formats.Key] = [
             *(formats.CurrentKey(group_id=group_id, member_id=member_id) for member_id in self.members),

@@ -1,4 +1,4 @@
-"""The inputs of every decision about one group, besides the group."""
+"""The inputs of every decision about one group, except the group itself."""
 
 from __future__ import annotations
 

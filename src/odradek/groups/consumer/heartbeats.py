@@ -1,7 +1,8 @@
 """ConsumerGroupHeartbeat: one request that joins, keeps alive, subscribes, reconciles and leaves (KIP-848).
 
-A heartbeat of a member does three things, each seeing what the one before wrote: it enters what the member says of itself,
-which may make a new group epoch; it works out a target for that epoch; and it brings this member one step closer to its target.
+A heartbeat of a member does three things, each seeing what the one before wrote: it stores the member's
+metadata, which may begin a new group epoch; it computes a target for that epoch; and it brings this member
+one step closer to its target.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ def heartbeat(
     caller: Caller,
     step: GroupStep,
 ) -> ConsumerGroupHeartbeatResponse:
-    """Returns the response; records go into `step`. Raises what is to be answered otherwise, and has then changed nothing."""
+    """Returns the response; records go into `step`. On an error raises the one to respond with, and changes
+    nothing."""
     check_request(request, caller.api_version, group_context.settings.assignors)
     if request.member_epoch < JOIN_EPOCH:
         return _leave(machine, group_context, request, step)
@@ -108,7 +110,7 @@ def _has_other_partitions(before: ConsumerGroupMember, after: ConsumerGroupMembe
 def _opened(
     machine: GroupMachine, group_context: GroupContext, group_id: str, step: GroupStep, *, is_joining: bool
 ) -> Draft:
-    """Returns the group to decide about: it may have to be made, or made of a classic one, by a member that joins."""
+    """Returns the group to decide about: a member that joins may create it, or convert a classic group."""
     group = machine.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return draft_of(group)

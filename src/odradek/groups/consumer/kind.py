@@ -208,7 +208,7 @@ def _member(group: ConsumerGroup, member: ConsumerGroupMember, topics: ClusterTo
 
 
 def _assignment(partitions: Mapping[UUID, Iterable[int]], topics: ClusterTopics) -> Assignment:
-    """Topics that are gone have no name any more, and are left out."""
+    """Returns an assignment by topic name. Deleted topics have no name any more, and are left out."""
     named = [(name, topic) for topic in partitions if (name := topics.topic_name(topic)) is not None]
     return Assignment(
         topic_partitions=[

@@ -1,4 +1,4 @@
-"""One member of a consumer group, as values: what it says of itself, and how far it has come with its assignment."""
+"""One member of a consumer group, as values: its metadata, and its progress with its assignment."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LEAVE_FOR_A_WHILE_EPOCH: Final = -2
 
 
 class MemberState(IntEnum):
-    """The state of a member with regard to its target. The numbers are those of the log."""
+    """The state of a member with regard to its target. The numbers are the log's."""
 
     STABLE = 0
     """It has all of the target of its epoch."""
@@ -169,7 +169,7 @@ class ConsumerGroupMember:
 
     @property
     def is_away(self) -> bool:
-        """A static member that said it would be back."""
+        """True for a static member that left for a while."""
         return self.current.epoch == LEAVE_FOR_A_WHILE_EPOCH
 
 
@@ -185,7 +185,8 @@ def _stored(holding: Holding) -> list[CurrentPartitions]:
 
 
 def _held(stored: Iterable[CurrentPartitions], member_epoch: int) -> Holding:
-    """Records older than Kafka 4.3 do not say in which epoch a partition was given: the member's own is the safe guess."""
+    """Returns partitions with their assignment epochs. Records older than Kafka 4.3 do not have them: the
+    member's own epoch is the safe guess."""
     assigned: dict[UUID, Mapping[int, int]] = {}
     for topic in stored:
         epochs = topic.assignment_epochs

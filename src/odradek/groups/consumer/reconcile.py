@@ -1,8 +1,9 @@
 """Brings a member from its present assignment to its target (KIP-848), one heartbeat at a time.
 
-A partition is free for its next owner only when the one before has said that it does not use it any more. So a member first
-gives back (UNREVOKED_PARTITIONS, still in its old epoch), then moves to the target's epoch, takes what is free, and waits for
-what others still have (UNRELEASED_PARTITIONS). Each member does this at its own pace; no one stops for it.
+A partition is free for its next owner only when the previous owner has reported that it does not use it any
+more. So a member first gives back (UNREVOKED_PARTITIONS, still in its old epoch), then moves to the target's
+epoch, takes what is free, and waits for what others still have (UNRELEASED_PARTITIONS). Each member does this
+at its own pace; no one stops for it.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Goal:
 def reconcile(current: CurrentAssignment, goal: Goal, owned: Owned | None) -> CurrentAssignment:
     """Returns the member's next state; the very same object when nothing changes.
 
-    `owned` is what the member reports; None when its heartbeat did not say. FENCED_MEMBER_EPOCH for a member in a state that
-    only a newer broker knows, unless it reports to own nothing.
+    `owned` is what the member reports; None when its heartbeat omitted them. FENCED_MEMBER_EPOCH for a member
+    in a state that only a newer broker knows, unless it reports to own nothing.
     """
     state = current.state
     if state is MemberState.UNKNOWN:

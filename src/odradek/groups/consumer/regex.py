@@ -29,14 +29,14 @@ MEMORY_BYTES_MAX: Final = 1 << 20
 NAME_WORK_MAX: Final = 20_000_000
 """The most instructions times characters of one name: a second at the very worst. Only transactional ids are ever so long."""
 CPU_NS_MAX: Final = 1_000_000_000
-"""The CPU time that the matches of one call may take, besides `NAME_NS` for each name."""
+"""The CPU time that the matches of one call may take, in addition to `NAME_NS` for each name."""
 NAME_NS: Final = 50_000
 INLINE_CHARACTERS_MAX: Final = 256
 """A longer pattern is compiled on another thread: RE2 simplifies optional parts in quadratic time."""
 INLINE_WORK_MAX: Final = 500_000
 """Instructions times characters that the event loop's thread may match: twenty milliseconds at the very worst."""
 _NAME_WORK: Final = 100
-"""What a call costs besides, in the same unit."""
+"""The overhead of a call, in the same unit."""
 _OUTCOMES_WEIGHT_MAX: Final = 2_000_000
 """The most that is remembered, in entries of about fifty bytes."""
 _OUTCOME_WEIGHT: Final = 1_000
@@ -139,7 +139,7 @@ class TopicPatterns:
         known = self._outcomes.get(pattern)
         outcome = known or _Outcome()
         if outcome.error is None:
-            if len(outcome.compared) > 2 * len(names) + _FORGET_LEAST:  # most of them are gone
+            if len(outcome.compared) > 2 * len(names) + _FORGET_LEAST:  # most of them were deleted
                 outcome.compared.intersection_update(names)
                 outcome.matched.intersection_update(names)
             unknown = [name for name in names if name not in outcome.compared]

@@ -94,7 +94,7 @@ class MemberTimers:
             self.begin(ConsumerTimer.DOWNGRADE, 0)
 
     def loaded(self, group: ConsumerGroup, settings: ConsumerGroupSettings) -> None:
-        """Sessions go on, as far as the log says when a member was heard of.
+        """Sessions continue, as far as the log has the time of a member's last heartbeat.
 
         A member that is heard of is written about every `note_interval_ms`, so it was not heard of later than that after its
         newest record. A broker that fetched it as a follower knows its age; where it is unknown, and for members of the

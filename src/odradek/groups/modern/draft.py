@@ -1,7 +1,7 @@
 """A group as it will be: records are tried on a copy while a decision is made, so that each step sees the one before.
 
-The copy replays records with the very code that the group itself replays them with, later, when they are in the log. A decision
-that ends in a refusal leaves nothing behind.
+The copy replays records with the very code that the group itself replays them with, later, when they are in
+the log. A decision that ends in a refusal changes nothing.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ V_co = TypeVar("V_co", bound=Message, covariant=True)
 class ModernGroup(Group, Protocol[K, V]):
     """A group whose members get their partitions from the broker, in heartbeats.
 
-    Three epochs: the group's grows whenever someone comes or goes, subscribes otherwise, or a topic changes; the assignment's
-    says for which group epoch the target was worked out; a member's says which target it has come to.
+    Three epochs: the group's grows whenever a member joins or leaves, changes its subscription, or a topic
+    changes; the assignment's is the group epoch that the target was computed for; a member's is the epoch of
+    the target that it has reached.
     """
 
     epoch: int
@@ -121,7 +122,8 @@ class GroupDraft(Generic[G, K, V]):
         )
 
     def bump_epoch(self, topics: ClusterTopics, *, always: bool) -> None:
-        """Begins the next epoch if the topics differ from those of the present one, or in any case."""
+        """Begins the next epoch if the topics differ from the current epoch's, or, with `always`, in any
+        case."""
         group = self.group
         new_hash = metadata_hash(group.subscribed_topics, topics)
         if always or group.epoch == 0 or new_hash != group.metadata_hash:

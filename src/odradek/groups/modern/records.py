@@ -1,4 +1,5 @@
-"""The records of a kind of groups in `__consumer_offsets`: each key has a version of its own, which says what it is about."""
+"""The records of a kind of groups in `__consumer_offsets`: each key has a version of its own, which
+identifies its type."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class GroupRecord(NamedTuple, Generic[K, V]):
 
 
 class GroupRecords(Generic[K, V]):
-    """The types of the records of one kind of group. `kinds` maps the type of each key to that of its value."""
+    """The types of the records of one kind of group. `kinds` maps the type of each key to the type of its
+    value."""
 
     def __init__(self, kinds: Mapping[type[K], type[V]]) -> None:
         self._kinds = {key.VERSIONS.min: (key, value) for key, value in kinds.items()}

@@ -71,7 +71,7 @@ class TargetContext(Protocol[G, K, V]):
         """Returns the context for the decision about the same group when a large target is ready."""
 
     def draft(self) -> GroupDraft[G, K, V] | None:
-        """Returns a draft of the group; None when it is gone, or of another kind by now."""
+        """Returns a draft of the group; None when it was deleted, or is of another kind by now."""
 
     def finish(self, draft: GroupDraft[G, K, V], step: GroupStep) -> None: ...
 

@@ -1,4 +1,4 @@
-"""OffsetCommit and TxnOffsetCommit: who may commit, and the records that say so.
+"""OffsetCommit and TxnOffsetCommit: who may commit, and the records of commits.
 
 Topics were looked up before: what arrives here names partitions that exist.
 """

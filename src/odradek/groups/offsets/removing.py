@@ -1,9 +1,10 @@
 """Removes offsets and groups: by request, with their topic, or by age (KIP-211).
 
-A group's offsets expire `offsets.retention.minutes` after it became empty; those of topics that a stable group does not read
-any more, and those of a group that never had members, so long after they were committed. A group that rebalances loses none,
-and neither does one whose name begins as `odradek.offsets.retention.exempt.prefixes` says.
-Once an empty group has no offsets left, it is deleted itself; a share group, which has none, stays.
+A group's offsets expire `offsets.retention.minutes` after it became empty; offsets of topics that a stable
+group does not read any more, and of a group that never had members, expire that long after their commit. A
+group that rebalances loses none, and neither does one whose name begins with a prefix of
+`odradek.offsets.retention.exempt.prefixes`. Once an empty group has no offsets left, it is deleted itself; a
+share group, which has none, stays.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ def delete_offsets(
 
 
 def delete_group(machine: GroupMachine, now: Moment, *, group_id: str) -> Outcome[bool]:
-    """Deletes a part of an empty group; returns True once all of it is gone. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+    """Deletes a part of an empty group; returns True once all of it is deleted. Raises GROUP_ID_NOT_FOUND,
+    NON_EMPTY_GROUP."""
     group = _existing(machine, group_id)
     group.check_delete()
     step = GroupStep(now)

@@ -1,4 +1,4 @@
-"""Deadlines: there are many, each is moved often, and the next one is always at hand.
+"""Deadlines: there are many, each is moved often, and the next one is always known.
 
 A heartbeat moves a session's deadline far more often than one ever passes, so moving it later costs one dictionary entry: the
 heap keeps the earlier time, and puts the deadline back in its place when that time comes.

@@ -1,7 +1,7 @@
 """The records of `__consumer_offsets`: Kafka's own keys and values, so that its tools read our log and we read its.
 
-A key begins with an int16 that says what it is about; a value begins with the version of its own layout. A null value
-deletes.
+A key begins with an int16 that identifies its type; a value begins with the version of its own layout. A null
+value deletes.
 
     0, 1   a committed offset      (0 came from ZooKeeper's days and is still read)
     2      a classic group

@@ -1,9 +1,10 @@
 """Targets of large groups are worked out on another thread.
 
-An assignor is a pure function. It takes 5 µs for each partition: half a second for a group that reads 100,000. So the decision
-that needs the target of a large group goes on without it, as it does within the assignment interval. When the target is there,
-an operation of the shard writes it, if the group is still what it was worked out for. If the group has changed, the target is
-dropped, and the operation asks for another one.
+An assignor is a pure function. It takes 5 µs for each partition: half a second for a group that reads
+100,000. So the decision that needs the target of a large group proceeds without it, as it does within the
+assignment interval. When the target is there, an operation of the shard writes it, if the group is still what
+it was worked out for. If the group has changed, the target is dropped, and the operation asks for another
+one.
 
 The first target of a group is worked out at once: it is for one member, and that member's epoch.
 """

@@ -40,7 +40,7 @@ _BATCH_OVERHEAD_BYTES: Final = 100
 class MachineTimer(Enum):
     """Deadlines of the machine itself."""
 
-    __hash__ = object.__hash__  # as that of `ClassicTimer`
+    __hash__ = object.__hash__  # as in `ClassicTimer`
 
     CLEANUP = "cleanup"
     """Offsets and groups that expired are looked for."""
@@ -138,7 +138,7 @@ class GroupMachine:
         return bool(self.offsets.of(group_id)) or bool(self.offsets.undecided(group_id))
 
     def forget(self, group: Group) -> None:
-        """Forgets a group that is gone; its deadlines, wherever they are, find nothing."""
+        """Removes a deleted group; its deadlines, wherever they are, have no effect."""
         if self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
 

@@ -1,4 +1,5 @@
-"""A share group as its records say it is. Nothing here changes except in `replay`, but for what is marked as soft.
+"""A share group, the state that its records define. Only `replay` changes it, except fields that are marked
+as soft.
 
 As in a consumer group there are three epochs: the group's, the assignment's and each member's. But partitions are shared, so a
 member has nothing to give back before another may begin: it takes its target with its next heartbeat.
@@ -167,7 +168,7 @@ class ShareGroup:
         return None
 
     def tombstones(self) -> Iterator[NewRecord]:
-        """Yields the tombstones that delete the group, that of the group itself last."""
+        """Yields the tombstones that delete the group; the group's own comes last."""
         group_id = self.group_id
         keys: list[formats.Key] = [
             *(formats.ShareCurrentKey(group_id=group_id, member_id=member_id) for member_id in self.currents),

@@ -1,7 +1,7 @@
 """ShareGroupHeartbeat: one request that joins, keeps alive, subscribes and leaves (KIP-932).
 
-A heartbeat enters what the member says of itself, which may make a new group epoch; it works out a target for that epoch; and
-the member takes its target.
+A heartbeat stores the member's metadata, which may begin a new group epoch; it computes a target for that
+epoch; and the member takes its target.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def enter(
 
 
 def begin_to_read(draft: ShareDraft, topics: ClusterTopics) -> None:
-    """Notes the partitions that the members subscribe to: the group has a state in them from now on; those of deleted
-    topics are gone.
+    """Notes the partitions that the members subscribe to: the group has a state in them from now on; deleted
+    topics' partitions are removed.
 
     What is new is shared out with the next target, which is due an assignment interval later: the first to join does not
     have everything until the others are there. Kafka does the same, because it first sets up the state.

@@ -51,8 +51,8 @@ class ShareTimer(Enum):
 
 
 class ShareGroups:
-    """The operations on share groups. One object serves all shards of a broker. `settings` returns those of a group by its
-    id."""
+    """The operations on share groups. One object serves all shards of a broker. `settings` returns a group's
+    settings by its id."""
 
     def __init__(self, settings: Callable[[str], ShareSettings]) -> None:
         self.settings: Final = settings

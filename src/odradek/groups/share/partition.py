@@ -26,7 +26,7 @@ RECORD_LOCKS_MAX: Final = 10_000
 
 
 class RecordState(IntEnum):
-    """The numbers are those of Kafka's records and messages."""
+    """The state of a record. The numbers come from Kafka's records and messages."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -244,7 +244,8 @@ class SharePartition:
         )
 
     def snapshot(self) -> list[StateBatch]:
-        """Returns the state for the coordinator, beside `start_offset`: acquired records are available ones again."""
+        """Returns the state for the coordinator, without `start_offset`: acquired records are available ones
+        again."""
         released = []
         for offset, record in enumerate(self._window, start=self.start_offset):
             if record.state in _OPEN:

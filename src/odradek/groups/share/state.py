@@ -1,8 +1,10 @@
-"""One shard of `__share_group_state`: how far share groups are in partitions. Implements `shards.Machine`.
+"""One shard of `__share_group_state`: the progress of share groups in partitions. Implements
+`shards.Machine`.
 
-A change is written as an update, and every so many updates as a snapshot, which makes what was written before it superfluous.
-So the topic is not compacted, which would lose updates: what is before the oldest snapshot that counts is deleted
-(`needed_from`). A partition that no one acknowledges anything in is written again from time to time, so that this goes on.
+A change is written as an update, and after a number of updates as a snapshot, which replaces all earlier
+records. So the topic is not compacted, which would lose updates: records before the oldest snapshot in use
+are deleted (`needed_from`). A partition without acknowledgements is written again from time to time, so that
+deletion proceeds.
 """
 
 from __future__ import annotations

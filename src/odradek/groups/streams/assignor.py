@@ -1,9 +1,10 @@
 """The `sticky` task assignor of streams groups (Kafka's StickyTaskAssignor).
 
-Active tasks first: each stays with the member that has it, as long as that has no more than its share; then it goes to a member
-that has a copy of its state; then to the process that is loaded least. Stateful tasks are spread before stateless ones, so that
-both are even. Standby tasks follow in the same way: a process has no task twice. Where the group has rack-aware tags, a standby
-task goes to another rack first (`racks.py`), whatever the loads.
+Active tasks first: each stays with its member, unless the member exceeds its share; then it goes to a member
+that has a copy of its state; then to the process with the least load. Stateful tasks are spread before
+stateless ones, so that both are even. Standby tasks follow in the same way: a process has no task twice.
+Where the group has rack-aware tags, a standby task goes to another rack first (`racks.py`), whatever the
+loads.
 """
 
 from __future__ import annotations

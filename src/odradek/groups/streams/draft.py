@@ -36,8 +36,8 @@ def write_topology(draft: StreamsDraft, topology: formats.StreamsTopologyValue) 
 def bump_epoch(
     draft: StreamsDraft, topics: ClusterTopics, configs: Mapping[str, str], *, always: bool
 ) -> None:
-    """Begins the next epoch if the topics, the validity of the topology, or the settings of the assignment differ from those
-    of the present one, or in any case."""
+    """Begins the next epoch if the topics, the validity of the topology, or the assignment's settings differ
+    from the current epoch's, or, with `always`, in any case."""
     group = draft.group
     assert group.topology is not None, "a group without a topology has no epochs"
     new_hash = metadata_hash(group.subscribed_topics, topics)

@@ -1,4 +1,5 @@
-"""A streams group as its records say it is. Nothing here changes except in `replay`, but for what is marked as soft.
+"""A streams group, the state that its records define. Only `replay` changes it, except fields that are marked
+as soft.
 
 As in a consumer group there are three epochs: the group's, the assignment's and each member's. The tasks that can be assigned
 follow from the topology and the topics that exist.
@@ -175,7 +176,7 @@ class StreamsGroup:
         return commit_timestamp_ms
 
     def tombstones(self) -> Iterator[NewRecord]:
-        """Yields the tombstones that delete the group, that of the group itself last."""
+        """Yields the tombstones that delete the group; the group's own comes last."""
         group_id = self.group_id
         keys: list[formats.Key] = [
             *(

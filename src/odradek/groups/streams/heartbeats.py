@@ -1,8 +1,9 @@
 """StreamsGroupHeartbeat: one request that joins, brings the topology, keeps alive, reconciles and leaves (KIP-1071).
 
-A heartbeat of a member does four things, each seeing what the one before wrote: it enters what the member says of itself; it
-compares the topology with the topics that exist, which may make a new group epoch; it works out a target for that epoch; and it
-brings this member one step closer to its target. Internal topics that are missing are in the outcome: who called creates them.
+A heartbeat of a member does four things, each seeing what the one before wrote: it stores the member's
+metadata; it compares the topology with the topics that exist, which may begin a new group epoch; it computes
+a target for that epoch; and it brings this member one step closer to its target. Internal topics that are
+missing are in the outcome: who called creates them.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _TAGS_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsHeartbeat:
-    """The response to a heartbeat, and the internal topics that are to be created before tasks can be assigned."""
+    """The response to a heartbeat, and the internal topics that must exist before tasks can be assigned."""
 
     response: StreamsGroupHeartbeatResponse
     missing_topics: tuple[StreamsInternalTopic, ...] = ()
@@ -100,14 +101,14 @@ def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
         raise invalid_request("ProcessId must be provided in first request.")
 
 
-# -- what a member says
+# -- a member's metadata
 
 
 def profile_of(
     before: StreamsMemberMetadata, request: StreamsGroupHeartbeatRequest, caller: Caller
 ) -> StreamsMemberMetadata:
-    """Returns the member's metadata after a heartbeat: fields that it omits have not changed, but for the endpoint of a member
-    that joins."""
+    """Returns the member's metadata after a heartbeat: fields that it omits have not changed, except the
+    endpoint of a member that joins."""
     endpoint = request.user_endpoint
     advertised = None if endpoint is None else (endpoint.host, endpoint.port)
     timeout_ms, tags = request.rebalance_timeout_ms, request.client_tags
@@ -172,7 +173,7 @@ def _check_tasks(entries: list[TaskIds], configured: ConfiguredTopology, owned: 
     most = len(configured.tasks.keys() | owned.keys())
     if len(entries) > most:
         raise invalid_request(
-            f"The tasks of {len(entries)} subtopologies were sent; the member can have those of {most}."
+            f"The tasks of {len(entries)} subtopologies were sent; the member can have tasks of {most}."
         )
     for entry in entries:
         subtopology, own = configured.tasks.get(entry.subtopology_id), owned.get(entry.subtopology_id)
@@ -211,7 +212,7 @@ def statuses(
         reported.append(
             _status(
                 StatusCode.STALE_TOPOLOGY,
-                f"The member's topology epoch {member.profile.topology_epoch} is behind the group's topology epoch "
+                f"The member's topology epoch {member.profile.topology_epoch} is lower than the group's topology epoch "
                 f"{group.topology.epoch}.",
             )
         )

@@ -68,8 +68,8 @@ class StreamsTimer(Enum):
 
 
 class StreamsGroups:
-    """The operations on streams groups. One object serves all shards of a broker. `settings` returns those of a group by its
-    id."""
+    """The operations on streams groups. One object serves all shards of a broker. `settings` returns a
+    group's settings by its id."""
 
     def __init__(self, settings: Callable[[str], StreamsSettings]) -> None:
         self.settings: Final = settings

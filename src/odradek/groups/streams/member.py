@@ -27,7 +27,7 @@ ActiveEpochs = Mapping[str, Mapping[int, int]]
 
 
 class StreamsMemberState(IntEnum):
-    """The state of a member on its way to its target; the numbers are those of its records."""
+    """The state of a member on its way to its target; the numbers come from its records."""
 
     STABLE = 1
     UNREVOKED_TASKS = 2
@@ -161,7 +161,7 @@ class StreamsCurrentAssignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsMember:
-    """A member as its records say it is."""
+    """A member, the state that its records define."""
 
     member_id: str
     profile: StreamsMemberMetadata = StreamsMemberMetadata()
@@ -173,7 +173,7 @@ class StreamsMember:
 
     @property
     def is_away(self) -> bool:
-        """Whether it is a static member that said it will be back."""
+        """Whether it is a static member that left for a while."""
         return self.current.epoch == LEAVE_FOR_A_WHILE_EPOCH
 
 

@@ -2,7 +2,7 @@
 
 The keys are in the order of their importance. The next standby task of a task belongs in a process whose value of the first key
 no holder of the task has; of several such, in one that differs in most of the keys after it, the earlier key before the later.
-When all values of a key are used up, the next key decides; when those of all are, tags decide nothing any more.
+When all values of a key are used up, the next key decides; after the last key, tags decide nothing any more.
 """
 
 from __future__ import annotations

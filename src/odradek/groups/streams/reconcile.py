@@ -1,9 +1,9 @@
 """Brings a member of a streams group from its present tasks to its target (KIP-1071), one heartbeat at a time.
 
-An active task is free for its next owner only when the one before has said that it does not use it any more. And one process
-keeps the state of a task in one directory, so it never has a task twice, whatever the role. So a member first gives back
-(UNREVOKED_TASKS, still in its old epoch), then moves to the target's epoch, takes what is free, and waits for what others still
-have (UNRELEASED_TASKS).
+An active task is free for its next owner only when the previous owner has reported that it does not use it
+any more. And one process keeps the state of a task in one directory, so it never has a task twice, whatever
+the role. So a member first gives back (UNREVOKED_TASKS, still in its old epoch), then moves to the target's
+epoch, takes what is free, and waits for what others still have (UNRELEASED_TASKS).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def reconcile(
 ) -> StreamsCurrentAssignment:
     """Returns the member's next state; the very same object when nothing changes.
 
-    `owned` is what the member reports; None when its heartbeat did not say. FENCED_MEMBER_EPOCH for a member in a state that
-    only a newer broker knows, unless it reports to own nothing.
+    `owned` is what the member reports; None when its heartbeat omitted them. FENCED_MEMBER_EPOCH for a member
+    in a state that only a newer broker knows, unless it reports to own nothing.
     """
     state = current.state
     if current.is_reconciled_to(goal.target_epoch):
