@@ -124,7 +124,8 @@ def _events(path: Path | None, bootstrap: str) -> Iterator[AuditDocument]:
 
 
 def of_files(path: Path) -> Iterator[AuditDocument]:
-    """Yields the events of a file's rotated predecessors, then those of the file. Incomplete lines are left out."""
+    """Yields the events of a file's rotated predecessors, then the file's own. Incomplete lines are left
+    out."""
     aside = sorted(
         (file for file in path.parent.glob(f"{path.name}.*") if is_digits(file.suffix[1:])),
         key=lambda file: -int(file.suffix[1:]),

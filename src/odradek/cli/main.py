@@ -119,7 +119,7 @@ def cli() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the process's exit code. One line on standard error says what went wrong."""
+    """Run one command; return the process's exit code. An error is one line on standard error."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = bool(os.environ.get("ODRADEK_DEBUG")) or "--debug" in words
     words = [word for word in words if word != "--debug"]
@@ -139,7 +139,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _replace_closed_streams() -> None:
-    """A process may be started without some of them (`>&-`): then there is nothing to read, and what is printed is gone."""
+    """A process may be started without some of them (`>&-`): then there is nothing to read, and output is
+    dropped."""
     if sys.stdin is None:
         sys.stdin = open(os.devnull)  # noqa: SIM115 - for as long as the process runs
     if sys.stdout is None:

@@ -39,7 +39,7 @@ command_config_option: Final = click.option(
 
 
 def _bootstrap(context: click.Context, parameter: click.Parameter, given: str) -> str:
-    """Returns the address: without the option, that of the file of `--command-config`."""
+    """Returns the address: without the option, the one in the file of `--command-config`."""
     is_default = context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.DEFAULT
     path = context.meta.get(access.COMMAND_CONFIG)
     if not is_default or not path:

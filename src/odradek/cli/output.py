@@ -52,13 +52,14 @@ def say(text: str = "", *, label: str = "", err: bool = False) -> None:
 
 
 def say_lines(text: str | Iterable[str], *, err: bool = False, nl: bool = True) -> None:
-    """Prints lines. Each is safe by itself; a text is cut at its line ends, so names in it have to be safe already."""
+    """Prints lines. Each is safe by itself; a text is cut at its line ends, so names in it must be safe
+    already."""
     lines = safe_lines(text) if isinstance(text, str) else "\n".join(map(safe_line, text))
     click.echo(lines, err=err, nl=nl)
 
 
 def say_in_red(text: str) -> None:
-    """Prints an error of a session that goes on, to standard error."""
+    """Prints an error that does not end the session, to standard error."""
     click.secho(safe_lines(text), fg="red", err=True)
 
 
@@ -73,7 +74,7 @@ def confirm(question: str, *, abort: bool = False) -> bool:
 
 
 def write_raw(content: bytes) -> None:
-    """Writes bytes as they are, for those who asked for bytes."""
+    """Writes bytes as they are."""
     sys.stdout.buffer.write(content)
 
 
@@ -179,8 +180,8 @@ def _cells(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> tuple[li
 
 
 def cell_text(value: object) -> str:
-    """Returns a cell on one line, safe for a terminal. It does not look like two: blanks at its ends, and those behind a
-    blank, are escaped.
+    """Returns a cell on one line, safe for a terminal. It does not look like two: blanks at its ends, and
+    blanks after a blank, are escaped.
     """
     return _SEPARATING.sub(_escaped_blank, safe_line(_text(value)))
 

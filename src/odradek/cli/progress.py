@@ -1,4 +1,4 @@
-"""Signs of life on standard error: a progress bar, and a line that says what is waited for."""
+"""Signs of life on standard error: a progress bar, and a line that names what the command waits for."""
 
 from __future__ import annotations
 

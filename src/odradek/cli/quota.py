@@ -62,7 +62,7 @@ def quota() -> None:
 @bootstrap_option
 @json_option
 def list_(bootstrap: str, as_json: bool, **named: object) -> None:
-    """List quotas: all of them, or those of the named entities."""
+    """List quotas: all of them, or the named entities' only."""
     with open_admin(bootstrap) as admin:
         quotas = admin.describe_quotas(_entity(named, required=False))
     rows = [

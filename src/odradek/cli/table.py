@@ -77,7 +77,7 @@ def serve(
 ) -> None:
     """Answer over HTTP (JSON): GET /tables, /tables/TOPIC?from=&to=, ?prefix=, ?limit=&token=, /tables/TOPIC/KEY.
 
-    Each table follows its topic, committed records only, and says with each answer how fresh it is.
+    Each table follows its topic, committed records only, and reports its freshness with each response.
     """
     names = tuple(dict.fromkeys(topics))
     key_of, value_of, windows_of = (

@@ -199,7 +199,8 @@ def terminate(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
 
 
 def owner(transactional_id: str) -> str | None:
-    """Returns the sink that a transaction belongs to, if its name tells: `pipeline forget` ends those of a sink."""
+    """Returns the sink that a transaction belongs to, if its name tells: `pipeline forget` ends a sink's
+    transactions."""
     sink = decision.sink_of(transactional_id)
     return None if sink is None else f"sink {sink[0]}, {sink[1]}"
 

@@ -92,9 +92,9 @@ class AuditConfig(Section):
     topic_retention_ms: Long = setting(default=30 * 24 * 3_600_000, valid=at_least(-1), meaning=
         "How long __odradek_audit keeps events, if this broker makes it.")
     rules: String = setting(default="", dynamic=CLUSTER_WIDE, meaning=
-        "What is recorded beside changes, logins and refusals, and what is not: rules with ; between them, the first that fits "
-        "decides. A rule is keep or drop, and any of api=, principal=, client=, resource=, outcome=, kind= with patterns, and "
-        "sample=: keep api=Produce resource=TOPIC:orders* sample=0.01; drop principal=User:monitor.")
+        "What is recorded in addition to changes, logins and refusals, and what is not: rules with ; between them, the first "
+        "that fits decides. A rule is keep or drop, and any of api=, principal=, client=, resource=, outcome=, kind= with "
+        "patterns, and sample=: keep api=Produce resource=TOPIC:orders* sample=0.01; drop principal=User:monitor.")
     sample: Double = setting(default=1.0, valid=between(0, 1), dynamic=CLUSTER_WIDE, meaning=
         "The share of refusals that is recorded, where no rule says otherwise: a client that is refused all the time "
         "fills no disk. Changes and logins are all recorded.")

@@ -1,4 +1,4 @@
-"""The settings of a broker: Kafka 4's keys, and a `BrokerConfig` with those that this version acts upon.
+"""The settings of a broker: Kafka 4's keys, and a `BrokerConfig` with those that this version implements.
 
 `BROKER_SETTINGS` knows three kinds of key: the rows of the sections of `BrokerConfig`, the broker's twins of the topic
 settings (`log.retention.hours`, `message.max.bytes`, ...: they arrive in `BrokerConfig.log`), and
@@ -42,8 +42,8 @@ class BrokerConfig(Section):
 
     Build it with `loading.load_broker_config`, which checks what people write; the constructor trusts its caller.
 
-    Its own settings are read once, at the start, but for those that are declared dynamic. So are the defaults of topics: a
-    new one reaches every log that does not override it.
+    Its own settings are read once, at the start, except those that are declared dynamic. So are the defaults
+    of topics: a new default reaches every log that does not override it.
     """
 
     server: ServerConfig = field(default_factory=ServerConfig)
@@ -82,11 +82,11 @@ class BrokerConfig(Section):
 
 
 TWIN_UNIT_MS: Final = {".hours": 3_600_000, ".minutes": 60_000}
-"""The endings of broker keys that count in another unit than the topic setting that they stand for."""
+"""The endings of broker keys that count in another unit than their topic setting."""
 
 
 def _twin(topic: Setting, position: int) -> Setting:
-    """Returns the broker's setting at `position` among those that stand for a topic's setting.
+    """Returns the broker's setting at `position` among the synonyms of a topic's setting.
 
     The strongest may change while the broker runs; the last carries the default, in its own unit.
     """

@@ -78,7 +78,7 @@ class ReplicationConfig(Section):
         "A follower that has not had everything for so long is not in sync any more.")
     replica_selector_class: String | None = setting(default=None,
         valid=one_of("org.apache.kafka.common.replica.RackAwareReplicaSelector"), meaning=
-        "Which replica consumers are to read from: with org.apache.kafka.common.replica.RackAwareReplicaSelector a "
+        "The replica that consumers read from: with org.apache.kafka.common.replica.RackAwareReplicaSelector a "
         "follower in their own rack, else the leader.")
     leader_replication_throttled_rate: Long = setting(default=LONG_MAX, valid=at_least(0), dynamic=CLUSTER_WIDE,
         meaning=

@@ -15,7 +15,7 @@ def default_data_directory(environ: Mapping[str, str] | None = None) -> str:
     """
     values = os.environ if environ is None else environ
     root = values.get("XDG_DATA_HOME", "")
-    if not os.path.isabs(root):  # the XDG specification: a relative path is to be ignored
+    if not os.path.isabs(root):  # the XDG specification: a relative path must be ignored
         root = os.path.join(os.path.expanduser("~"), ".local", "share")
     return os.path.join(root, "odradek")
 

@@ -43,8 +43,8 @@ _SIZE_UNITS: Final = {
 
 
 class SettingType(IntEnum):
-    """The type of a setting's value. The numbers are those of DescribeConfigs (KIP-569); those below 0 are no type of Kafka's,
-    so no setting of a broker has them.
+    """The type of a setting's value. The numbers come from DescribeConfigs (KIP-569); types below 0 are not
+    Kafka's, so no setting of a broker has them.
     """
 
     SIZE = -3
@@ -145,11 +145,12 @@ class Setting:
     scope: Scope = Scope.BROKER
     dynamic: DynamicUpdate = DynamicUpdate.READ_ONLY
     as_started: bool = False
-    """A running broker takes a new value, as Kafka's does, but goes on with the one that it was started with."""
+    """A running broker takes a new value, as Kafka's does, but continues with the one that it was started
+    with."""
     synonyms: tuple[str, ...] = ()
     """Broker keys that give this setting its value when it is not set itself, the strongest first."""
     effective: bool = True
-    """False for a setting of Kafka's that this version knows by name but does not act upon."""
+    """False for a setting of Kafka's that this version knows by name but ignores."""
     internal: bool = False
     """Left out of the documentation, as Kafka does."""
     use: Flag | None = None
@@ -165,7 +166,7 @@ class Setting:
         return self.type in (SettingType.PASSWORD, SettingType.UNKNOWN)
 
     def parse(self, text: str, called: str = "") -> Any:
-        """Returns the value that `text` stands for; ConfigError naming key, value and what is allowed.
+        """Returns the parsed value of `text`; raises ConfigError with key, value and what is allowed.
 
         `called`: how the error calls it, such as `option columns`, where that is not its key.
         """

@@ -26,7 +26,7 @@ _MIN_IN_SYNC: Final = "min.insync.replicas"
 
 
 class ValueSource(IntEnum):
-    """The source of a value; the numbers are those of DescribeConfigs."""
+    """The source of a value; the numbers come from DescribeConfigs."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2

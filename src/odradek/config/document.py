@@ -27,8 +27,8 @@ The strongest first:
    `--listen HOST:PORT` gives the one listener another address and keeps its name, protocol and mechanisms);
 2. the environment: `ODRADEK_` and the key in capitals with `_` for each dot, such as
    `ODRADEK_LOG_RETENTION_HOURS=24`. Case does not matter. A few such names are not settings:
-   `ODRADEK_BOOTSTRAP`, `ODRADEK_CLIENT_CONFIG`, `ODRADEK_DEBUG`, `ODRADEK_PURE`, and those of the project's own tests and
-   benchmarks;
+   `ODRADEK_BOOTSTRAP`, `ODRADEK_CLIENT_CONFIG`, `ODRADEK_DEBUG`, `ODRADEK_PURE`, and the variables of the project's own tests
+   and benchmarks;
 3. the file: `odradek serve server.properties`, in Java's properties format;
 4. the default.
 
@@ -41,7 +41,7 @@ Settings that guard a listener are an exception: the strictest source counts. A 
 certificates or an authorizer to what a weaker one says; where it would take one of them away, the broker does not start, and
 one line says which. That holds for `listeners` and `listener.security.protocol.map`, `ssl.client.auth`,
 `ssl.endpoint.identification.algorithm`, `odradek.ssl.crl.location`, `authorizer.class.name`, `allow.everyone.if.no.acl.found`,
-and `odradek.` settings that open something. A running broker refuses dynamic settings that are weaker than those of its start.
+and `odradek.` settings that open something. A running broker refuses dynamic settings that are weaker than at its start.
 `super.users` is as the strongest source has it: users of two sources never add up.
 
 `odradek config show [--set KEY=VALUE]... [server.properties]` prints what `serve` would use and

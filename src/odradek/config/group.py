@@ -1,7 +1,7 @@
 """The settings of single groups (KIP-848, KIP-932): dynamic overrides of what the broker gives to every group.
 
-`GROUP_SETTINGS` knows each key, and the broker setting that stands in for it. What a group may choose is between the broker's
-own minimum and maximum, where there are some.
+`GROUP_SETTINGS` has each key and the broker setting with its default. A group's value is between the broker's
+own minimum and maximum, if there are any.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _DEAD_LETTER_TOPIC: Final = Bounds(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Family:
-    """A group's setting and the broker's settings behind it."""
+    """A group's setting and the broker's settings for its default and its bounds."""
 
     setting: Setting
     broker_key: str | None

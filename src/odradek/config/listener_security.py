@@ -1,6 +1,7 @@
 """The security of each listener: the settings of all listeners, and over them `listener.name.NAME.…` of one.
 
-Of SASL, some settings may also be those of one mechanism of one listener: `listener.name.NAME.MECHANISM.sasl.jaas.config`.
+Some SASL settings may also apply to one mechanism of one listener:
+`listener.name.NAME.MECHANISM.sasl.jaas.config`.
 """
 
 from __future__ import annotations

@@ -78,8 +78,8 @@ def _load(values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
 def reconfigured(
     config: BrokerConfig, defaults: Mapping[str, str], own: Mapping[str, str] = MappingProxyType({})
 ) -> BrokerConfig:
-    """Returns a configuration with dynamic settings on top of what it was loaded from: those of all brokers (`defaults`),
-    and above them this broker's own. Raises ConfigError as `load_broker_config` does.
+    """Returns a configuration with dynamic settings on top of what it was loaded from: first all brokers'
+    (`defaults`), then this broker's own. Raises ConfigError as `load_broker_config` does.
 
     Of the settings that are known, only those that a running broker may take are accepted."""
     for key in {**defaults, **own}:
@@ -123,9 +123,7 @@ def without_effect(key: str) -> str | None:
     if setting is None:
         return unknown_setting(key)
     if setting.as_started:
-        return (
-            f"setting {key} counts when a broker starts, and only in its file: until then it goes on as it is"
-        )
+        return f"setting {key} counts when a broker starts, and only in its file: until then the broker keeps its value"
     return None if setting.effective else _without_effect(key)
 
 
@@ -198,7 +196,7 @@ def _consumer_groups(parsed: Values) -> Values:
             )
     if value["heartbeat.interval.ms"] >= value["session.timeout.ms"]:
         raise ConfigError(
-            f"group.consumer.heartbeat.interval.ms={value['heartbeat.interval.ms']} is not allowed: it has to be shorter "
+            f"group.consumer.heartbeat.interval.ms={value['heartbeat.interval.ms']} is not allowed: it must be shorter "
             f"than group.consumer.session.timeout.ms={value['session.timeout.ms']}"
         )
     return {}
@@ -213,7 +211,7 @@ def _request_bytes(parsed: Values) -> Values:
         return {"queued.max.request.bytes": max(default, 2 * largest)}
     if 0 < limit < largest:
         raise ConfigError(
-            f"queued.max.request.bytes={limit} is not allowed: it has to be at least socket.request.max.bytes={largest}, "
+            f"queued.max.request.bytes={limit} is not allowed: it must be at least socket.request.max.bytes={largest}, "
             "or 0 for no limit"
         )
     return {}
@@ -276,7 +274,8 @@ def _listener_of(protocol: str, parsed: Values, listeners: tuple[Listener, ...])
     """Returns the listener that brokers use: the one that is named like their protocol, as in Kafka."""
     if parsed.get("inter.broker.listener.name"):
         raise ConfigError(
-            f"security.inter.broker.protocol={protocol} is not allowed beside inter.broker.listener.name: set one of them"
+            f"security.inter.broker.protocol={protocol} is not allowed together with inter.broker.listener.name: "
+            "set one of them"
         )
     if protocol not in (listener.name for listener in listeners):
         raise ConfigError(

@@ -69,8 +69,8 @@ class NetworkConfig(Section):
         "Bytes of large requests (over 64 KiB) that are received or wait, in all connections; at least "
         "`socket.request.max.bytes`. 0 or less: no limit.")
     queued_max_response_bytes: Long = setting(default=256 << 20, valid=at_least(1 << 20), meaning=
-        "Bytes of answers held in memory for clients that do not read them. Near it fetches find little, and the clients that "
-        "stand still are let go.")
+        "Bytes of answers held in memory for clients that do not read them. Near it fetches return little, and clients that "
+        "make no progress are disconnected.")
     max_request_elements: Int = setting(default=250_000, valid=at_least(1000), meaning=
         "The most elements in all arrays of one request. Odradek's own: a larger one is refused before it is read.")
     socket_request_max_bytes: Int = setting(default=100 << 20, valid=at_least(1), importance=HIGH, meaning=

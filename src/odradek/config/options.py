@@ -1,4 +1,5 @@
-"""Tables of options that a user gives by name: those of Spark's formats, of archives, and SQL's properties.
+"""Tables of options that a user gives by name: options of Spark's formats and of archives, and SQL's
+properties.
 
 A row is a `Setting`. The table refuses names that it does not know, options where they do not apply, and values that are not
 of the type. It ignores the case of names, because Spark hands them over in lower case.
@@ -36,7 +37,8 @@ class OptionTable:
         noun: str = "option",
         known_elsewhere: tuple[str, ...] = (),
     ) -> None:
-        """`noun`: what an error calls an option. `known_elsewhere`: names that a misspelt one may mean, besides the table's."""
+        """`noun`: what an error calls an option. `known_elsewhere`: further names that a misspelt one may
+        mean."""
         self.options: Final = tuple(by_key(options).values())
         self._by_key: Final = {option.key.lower(): option for option in self.options}
         self._uses = uses

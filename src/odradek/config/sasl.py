@@ -1,4 +1,5 @@
-"""Settings of SASL, for all listeners; `listener.name.NAME.sasl...` says otherwise for one (`listener_security.py`)."""
+"""Settings of SASL, for all listeners; `listener.name.NAME.sasl...` overrides them for one
+(`listener_security.py`)."""
 
 from __future__ import annotations
 
@@ -87,13 +88,13 @@ class SaslConfig(Section):
     login_timeout_ms: Int = setting("odradek.sasl.login.timeout.ms", default=20_000, valid=at_least(1), importance=LOW, meaning=
         "Odradek's own: how long a client may take to log in after it connected.")
     max_reauth_ms: Long = setting("connections.max.reauth.ms", default=0, meaning=
-        "How long a login counts: a client that has not logged in again by then (KIP-368) is hung up on. 0: no limit but "
-        "that of its token.")
+        "How long a login counts: a client that has not logged in again by then (KIP-368) is disconnected. 0: only "
+        "its token limits it.")
     kerberos_service_name: String | None = setting(default=None, dynamic=PER_BROKER, as_started=True, meaning=
         "The first part of brokers' Kerberos principals: kafka of kafka/host@REALM.")
     kerberos_principal_to_local_rules: List = setting(default=("DEFAULT",), dynamic=PER_BROKER, as_started=True, meaning=
-        "From a Kerberos principal to a user's name. DEFAULT: of ann@REALM, ann, for those of our own realm; "
-        "`RULE:[1:$1@$0](.*@OTHER)s/@.*//` for those of others. The first rule that fits decides.")
+        "From a Kerberos principal to a user's name. DEFAULT: of ann@REALM, ann, for principals of our own realm; "
+        "`RULE:[1:$1@$0](.*@OTHER)s/@.*//` for principals of OTHER. The first rule that fits decides.")
     plain_without_tls_enable: Boolean = setting("odradek.sasl.plain.without.tls.enable", default=False, importance=LOW, meaning=
         "Odradek's own: whether a listener without TLS may have PLAIN, whose passwords anyone on the way can read.")
     scram_first_users: Password | None = setting("odradek.scram.first.users", default=None, meaning=

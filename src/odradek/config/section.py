@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, TypeAlias, TypeVar, cast, dataclass_tra
 
 from odradek.config.definition import Bounds, DynamicUpdate, Importance, Scope, Setting, SettingType
 
-# What a row's type is to Kafka, besides what it is to Python.
+# A row's type in Kafka, in addition to its Python type.
 Boolean: TypeAlias = bool
 Double: TypeAlias = float
 Int: TypeAlias = int
@@ -60,7 +60,7 @@ def setting(
     type_: SettingType | None = None,
     written_default: Any = MISSING,
 ) -> Any:
-    """Declares a row. The arguments are those of `Setting`.
+    """Declares a row. The arguments are the fields of `Setting`.
 
     `key` is needed where it is not the section's prefix and the field's name, with a dot for each `_`.
     `type_` is needed where the field's type is none of those above: its value is made by `loading.py`.

@@ -56,7 +56,7 @@ class ServerConfig(Section):
 
 @section()
 class MetricsConfig(Section):
-    """Says where metrics are served, and how many of them."""
+    """The address of the metrics listener, and the limits of its content."""
 
     # fmt: off
     listeners: List = setting("metrics.listeners", default=(), meaning=
@@ -89,7 +89,7 @@ class MetricsConfig(Section):
 
 @section()
 class OtlpConfig(Section):
-    """Says which OpenTelemetry collector gets traces and metrics, and how much of them."""
+    """The OpenTelemetry collector for traces and metrics, and the share that it gets."""
 
     # fmt: off
     endpoint: String = setting("odradek.otlp.endpoint", default="", meaning=

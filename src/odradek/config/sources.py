@@ -2,8 +2,8 @@
 
 Flags win over the environment, the environment over the file, the file over defaults. Kafka ranks some
 settings against each other (log.retention.ms over .minutes over .hours; log.dirs over log.dir): a stronger
-source that sets any of such a family silences what a weaker source says about the whole family, so that a
-flag always wins.
+source that sets any of such a family overrides a weaker source for the whole family, so that a flag always
+wins.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def collect(*sources: Source) -> CollectedConfig:
 
 
 def _family(key: str) -> str:
-    """Returns the last of the settings that stand in for one another: one name for them all."""
+    """Returns the last of a setting's synonyms: one name for them all."""
     setting = BROKER_SETTINGS.get(key)
     if setting is None:
         return key

@@ -1,4 +1,5 @@
-"""Settings of TLS, for all listeners; `listener.name.NAME.ssl...` says otherwise for one (`listener_security.py`)."""
+"""Settings of TLS, for all listeners; `listener.name.NAME.ssl...` overrides them for one
+(`listener_security.py`)."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ class SslConfig(Section):
     keystore_certificate_chain: Password | None = setting(default=None, importance=HIGH, dynamic=PER_BROKER, meaning=
         "The chain of certificates itself, as PEM, with ssl.keystore.key.")
     key_password: Password | None = setting(default=None, importance=HIGH, dynamic=PER_BROKER, meaning=
-        "The password of the private key. Not set: that of the keystore.")
+        "The password of the private key. Not set: the keystore's password.")
     truststore_location: String | None = setting(default=None, importance=HIGH, dynamic=PER_BROKER, meaning=
         "The file with the authorities whose certificates are trusted: PEM, PKCS#12 or JKS.")
     truststore_password: Password | None = setting(default=None, importance=HIGH, dynamic=PER_BROKER, meaning=
@@ -58,8 +59,8 @@ class SslConfig(Section):
     enabled_protocols: List = setting(default=TLS_VERSIONS, valid=any_of(*TLS_VERSIONS), dynamic=PER_BROKER, meaning=
         "The versions of TLS that are spoken.")
     cipher_suites: List = setting(default=(), dynamic=PER_BROKER, importance=LOW, meaning=
-        "The cipher suites that may be used, by Java's or OpenSSL's names. Not set: OpenSSL's choice. Those of TLS 1.3 go all "
-        "together.")
+        "The cipher suites that may be used, by Java's or OpenSSL's names. Not set: OpenSSL's choice. TLS 1.3 suites are "
+        "allowed only all together.")
     endpoint_identification_algorithm: String = setting(default="https", valid=_HOSTS, dynamic=PER_BROKER, importance=LOW,
         meaning=
         "https: the certificate of another broker must name the host that was connected to; empty: any name will do.")

@@ -117,7 +117,7 @@ class LogConfig(Section):
         "How far a record's CreateTime may be ahead of the broker's clock.")
     message_timestamp_before_max_ms: Long = setting(default=LONG_MAX, valid=at_least(0),
         broker="log.message.timestamp.before.max.ms", meaning=
-        "How far a record's CreateTime may be behind the broker's clock.")
+        "How far a record's CreateTime may be before the broker's clock.")
     message_timestamp_type: String = setting(default="CreateTime", valid=one_of("CreateTime", "LogAppendTime"),
         broker="log.message.timestamp.type", meaning=
         "Whose clock stamps records: the producer's (CreateTime) or the broker's on arrival (LogAppendTime).")
@@ -150,7 +150,7 @@ class LogConfig(Section):
         "Bytes that each partition may hold before its oldest segments go; -1 sets no limit.")
     retention_ms: Long = setting(default=7 * DAY_MS, valid=at_least(-1),
         broker="log.retention.ms log.retention.minutes log.retention.hours", importance=HIGH, meaning=
-        "How long records are kept; -1 keeps them for ever.")
+        "How long records are kept; -1 sets no limit.")
     segment_bytes: Int = setting(default=1 << 30, valid=at_least(1 << 20), broker="log.segment.bytes", meaning=
         "The size at which a new segment file is begun. Whole segments are deleted, never parts.")
     segment_index_bytes: Int = setting(default=10 << 20, valid=at_least(4), broker="log.index.size.max.bytes",
@@ -203,7 +203,7 @@ def topic_config(overrides: Mapping[str, str], broker: TopicDefaults) -> LogConf
 
 
 def ineffective(overrides: Mapping[str, str]) -> list[str]:
-    """Returns a warning for each of a topic's settings that this version accepts and does not act upon."""
+    """Returns a warning for each of a topic's settings that this version accepts and ignores."""
     known = (TOPIC_SETTINGS.get(key) for key in overrides)
     return [
         f"topic setting {setting.key} is not supported yet and has no effect"

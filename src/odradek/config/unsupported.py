@@ -1,7 +1,7 @@
-"""Settings of Kafka's that this version knows by name and does not act upon.
+"""Kafka's settings that this version knows by name and ignores.
 
-A `server.properties` that holds one still works, with a warning that names it and says what is missing.
-When a feature arrives, its settings move from here to a field of `BrokerConfig`.
+A `server.properties` that holds one still works, with a warning that names it and what is missing. When a
+feature arrives, its settings move from here to a field of `BrokerConfig`.
 """
 
 from __future__ import annotations

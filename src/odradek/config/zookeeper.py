@@ -83,7 +83,7 @@ class ZooKeeperConfig(Section):
     max_in_flight_requests: Int = setting(default=10, valid=at_least(1), importance=HIGH, meaning=
         "How many requests are sent to ZooKeeper before it has answered the first of them; others wait.")
     set_acl: Boolean = setting(default=False, importance=HIGH, meaning=
-        "Whether only those who log in to ZooKeeper as this broker does may read and change its znodes.")
+        "Whether only clients that log in to ZooKeeper as this broker does may read and change its znodes.")
     auth_scheme: String = setting("odradek.zookeeper.auth.scheme", default=DIGEST, valid=one_of(DIGEST, SASL),
         importance=HIGH, meaning=
         "How the broker logs in with odradek.zookeeper.username: ZooKeeper's digest, or sasl (DIGEST-MD5, needs pure-sasl). "
@@ -101,13 +101,13 @@ class ZooKeeperConfig(Section):
     ssl_keystore_password: Password | None = setting(default=None, importance=LOW, meaning=
         "The password of the private key in zookeeper.ssl.keystore.location.")
     ssl_keystore_type: String | None = setting(default=None, valid=_STORE_TYPE, importance=LOW, meaning=
-        "The format of the keystore. Java's own formats have to be converted.")
+        "The format of the keystore. Java's own formats must be converted.")
     ssl_truststore_location: String | None = setting(default=None, importance=LOW, meaning=
-        "A PEM file with the authorities that ZooKeeper's certificate may come from. Not set: those of the system.")
+        "A PEM file with the authorities that ZooKeeper's certificate may come from. Not set: the system's authorities.")
     ssl_truststore_password: Password | None = setting(default=None, importance=LOW, meaning=
         "Accepted; a PEM file of certificates has no password.")
     ssl_truststore_type: String | None = setting(default=None, valid=_STORE_TYPE, importance=LOW, meaning=
-        "The format of the truststore. Java's own formats have to be converted.")
+        "The format of the truststore. Java's own formats must be converted.")
     ssl_protocol: String | None = setting(default=None, valid=one_of("TLS", *_TLS_VERSIONS), importance=LOW, meaning=
         "The version of TLS where zookeeper.ssl.enabled.protocols is not set. Neither set: 1.2 or 1.3.")
     ssl_enabled_protocols: List = setting(default=(), valid=any_of(*_TLS_VERSIONS), importance=LOW, meaning=

@@ -55,7 +55,7 @@ def test_describe_explains_one_setting(capsys: pytest.CaptureFixture[str]) -> No
     out, _ = run(capsys, "config", "describe", "retention.ms")
     assert out.splitlines() == [
         "retention.ms  (topic setting)",
-        "  How long records are kept; -1 keeps them for ever.",
+        "  How long records are kept; -1 sets no limit.",
         "  type: long   default: 604800000",
         "  allowed: a whole number of 64 bits, -1 or more",
         "  where it is not set: log.retention.ms, then log.retention.minutes, then log.retention.hours",

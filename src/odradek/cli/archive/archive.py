@@ -59,7 +59,7 @@ _FINDINGS: Final = (
 
 
 def place_options(command: Command) -> Command:
-    """Adds the options that say where the archive is."""
+    """Adds the options for the archive's location."""
     for decorate in (
         click.option(
             "--catalog",
@@ -148,9 +148,7 @@ def archive() -> None:
     show_default=True,
     help="How keys are stored.",
 )
-@click.option(
-    "--skip-lost", is_flag=True, help="Go on behind records that the topic lost before they were archived."
-)
+@click.option("--skip-lost", is_flag=True, help="Skip records that the topic lost before they were archived.")
 @click.option("--sink", default="archive", show_default=True, help="The name of this run in commits.")
 @click.option("--master", metavar="URL", help="Spark's master.  [default: local[*]]")
 @click.option(
@@ -253,7 +251,7 @@ def status_(
     bootstrap: str,
     as_json: bool,
 ) -> None:
-    """Show how far each partition is archived, and how far that is behind its end."""
+    """Show each partition's archived offset, and its lag to the partition's end."""
     table = opening.open_archive(_place(place, endpoint, region), catalog)
     check_reachable(bootstrap)
     summary = status.archive_status(table, topic_side.BrokerTopics(bootstrap, _client(properties)))
@@ -383,7 +381,8 @@ def expire_(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Remove files that the archive does not need: replaced by compaction, or left behind by a crash. No record is removed."""
+    """Remove files that the archive does not need: replaced by compaction, or left by a crash. No record is
+    removed."""
     keep_ms = duration_ms(keep)
     if keep_ms < KEEP_MIN_MS:
         raise ConfigError(

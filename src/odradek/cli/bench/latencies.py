@@ -8,7 +8,7 @@ from typing import Final
 PERCENTILES: Final = (50.0, 95.0, 99.0, 99.9)
 _STEP_BITS: Final = 7
 _STEPS: Final = 1 << _STEP_BITS
-"""The cells of each doubling: a percentile is at most 1/128 above the latency that it stands for."""
+"""The cells of each doubling: a percentile is at most 1/128 above the actual latency."""
 _DOUBLINGS: Final = 33
 """Doublings of `_STEPS` microseconds: up to 12 days. A longer latency counts in the last cell."""
 

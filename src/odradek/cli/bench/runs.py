@@ -132,8 +132,8 @@ def measure_reading(
     seconds: float | None,
     show: Show,
 ) -> Measured:
-    """Reads assigned partitions up to these offsets, or for so many records or seconds. The clock starts with the poll
-    that returns the first."""
+    """Reads assigned partitions up to these offsets, or for `count` records, or for `seconds`. The clock
+    starts with the poll that returns the first record."""
     measured = Measured()
     waiting = time.perf_counter()
     began: float | None = None

@@ -108,7 +108,7 @@ def _throttle_option(command: Callable[..., None]) -> Callable[..., None]:
     type=Whole(bits=31),
     multiple=True,
     metavar="BROKER",
-    help="Plan as if this broker had to be emptied.",
+    help="Plan as if this broker must be emptied.",
 )
 @json_option
 def plan(bootstrap: str, drained: tuple[int, ...], as_json: bool) -> None:
@@ -137,7 +137,7 @@ def rebalance(bootstrap: str, yes: bool, throttle: int | None) -> None:
 def drain(bootstrap: str, brokers: tuple[int, ...], yes: bool, throttle: int | None) -> None:
     """Move every replica away from BROKERS: the plan is shown, then carried out if you agree.
 
-    New topics may still be placed there: set odradek.broker.cordoned=true on a broker that is to stay empty.
+    New topics may still be placed there: set odradek.broker.cordoned=true on a broker that must stay empty.
     """
     _move(bootstrap, brokers, yes=yes, throttle=throttle)
 
@@ -189,7 +189,7 @@ def _partition(text: str) -> TopicPartition:
 @bootstrap_option
 @json_option
 def quorum(bootstrap: str, as_json: bool) -> None:
-    """Show who decides about the cluster: the leader, its term, and how far each voter and observer is behind it."""
+    """Show the controller quorum: the leader, its term, and the lag of each voter and observer."""
     with open_admin(bootstrap) as admin:
         state = admin.describe_quorum()
     replicas = [("voter", voter) for voter in state.voters]

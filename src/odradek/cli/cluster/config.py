@@ -67,8 +67,8 @@ def show(
 ) -> None:
     """Show settings and where each value comes from.
 
-    With --topic, --broker, --group, --loggers or --client-metrics: what a running cluster says. Without: what `serve` would
-    use, given the same arguments and the same environment.
+    With --topic, --broker, --group, --loggers or --client-metrics: the settings of a running cluster.
+    Without: the settings that `serve` would use, given the same arguments and the same environment.
     """
     if any(name is not None for name in resource.values()):
         show_resource(bootstrap, resource, everything=everything, as_json=as_json)

@@ -25,7 +25,7 @@ _ANSWER_S: Final = 5.0
 
 
 class DiskRow(NamedTuple):
-    """One data directory of a broker; bytes are -1 where the broker cannot say."""
+    """One data directory of a broker; bytes are -1 where the broker does not know them."""
 
     broker: int
     path: str
@@ -46,7 +46,7 @@ def disk_row(broker: int, directory: LogDirDescription) -> DiskRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """Holds what the brokers say at one moment. Sizes are those of the largest replica."""
+    """The brokers' state at one moment. A partition's size is the size of its largest replica."""
 
     image: ClusterImage
     sizes: dict[TopicPartition, int]

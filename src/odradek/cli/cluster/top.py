@@ -168,7 +168,8 @@ def top(
 ) -> None:
     """Watch brokers, and the largest topics, groups and clients.
 
-    Rates are those of the last interval. Name the metrics listener of every broker: each shows what it leads and coordinates.
+    Rates cover the last interval. Name the metrics listener of every broker: each shows what it leads and
+    coordinates.
     """
     addresses = [listener_address(text) for text in listeners]
     access = ListenerAccess(token_file=token_file, ca=ca)

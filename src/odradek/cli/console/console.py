@@ -193,9 +193,7 @@ def _registry_terms(url: str | None) -> schemas.SchemaRegistryTerms | None:
 def _announce(url: str, *, is_demo: bool) -> None:
     """Prints the address for programs, and what to do with it for people."""
     say(f"ready {url}")
-    what = (
-        "three brokers with flights, a group that is behind, dead letters, users and SQL" if is_demo else ""
-    )
+    what = "three brokers with flights, a group that lags, dead letters, users and SQL" if is_demo else ""
     remark(f"open {url} in a browser{': ' if what else ''}{what}; Ctrl-C ends it{' all' if is_demo else ''}")
 
 

@@ -68,7 +68,7 @@ LETTERS: Final = "flights.board.dlq"
 BOARD: Final = "board"
 """A group that reads the flights."""
 BILLING: Final = "billing"
-"""A group that has read some of them, and whose consumers are gone."""
+"""A group that has read some of them, and whose consumers have left."""
 CHECK_IN: Final = "check-in"
 """A share group that has read some bookings."""
 _TOPICS: Final = (
@@ -179,7 +179,8 @@ def _bound(port: int) -> socket.socket:
 
 @contextmanager
 def _sql(servers: str, directory: Path, filling: Future[None]) -> Iterator[str | None]:
-    """Yields the URL of a SQL server with the flights as a stream, once the topics are filled; it starts beside that.
+    """Yields the URL of a SQL server with the flights as a stream, once the topics are filled; it starts
+    meanwhile.
 
     It has no JVM until a query needs Spark.
     """

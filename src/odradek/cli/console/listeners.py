@@ -63,7 +63,8 @@ def listener_options(command: Command) -> Command:
 
 
 def listener_terms(started: tuple[str, ...] | None = None) -> reading.ListenerTerms | None:
-    """Returns the metrics listeners that the user named, or those of brokers that were `started` here; None without any.
+    """Returns the metrics listeners that the user named, or else the listeners of brokers `started` here;
+    None without any.
 
     UsageError for what is no address, ListenerPageError for files that cannot be read.
     """

@@ -230,7 +230,8 @@ def redrive_(
 ) -> None:
     """Send dead letters back to where they came from, each once.
 
-    A crash in the middle neither loses nor doubles: the same command goes on. What a filter leaves out can be sent later.
+    A crash in the middle neither loses nor doubles: the same command continues. What a filter leaves out can
+    be sent later.
 
     Who writes a letter chooses the topic in its headers. A letter of orders.billing.dlq goes back to orders; to another topic
     only with --allow-topic, or when you are asked on a terminal and say yes; to an internal topic never.
@@ -299,7 +300,7 @@ def _print_plan(targets: list[RedriveTarget]) -> None:
 
 
 def _confirmed(targets: list[RedriveTarget], name: str, request: RedriveRequest) -> RedriveRequest:
-    """Returns the request, with the topics that a person has seen and said yes to."""
+    """Returns the request, with the topics that the user has confirmed."""
     _print_plan(targets)
     going = [target for target in targets if not is_internal(target.topic)]
     count = sum(target.letter_count for target in going)

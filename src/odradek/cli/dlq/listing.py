@@ -31,7 +31,7 @@ def group_row(group: LetterGroup) -> tuple[object, ...]:
 
 
 def letter_json(letter: DeadLetter, is_redriven: bool) -> dict[str, Json]:
-    """Returns all of a letter; bytes that are no text as base64, in fields that say so."""
+    """Returns all of a letter; bytes that are no text are base64, in fields with other names."""
     origin, failure, by = letter.origin, letter.failure, letter.by
     document: dict[str, Json] = {
         "topic": letter.topic,

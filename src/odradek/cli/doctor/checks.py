@@ -1,4 +1,4 @@
-"""Checks for problems of a broker on this machine. Each check looks at one thing and says what to do about it."""
+"""Checks for problems of a broker on this machine. Each check covers one thing and suggests a remedy."""
 
 from __future__ import annotations
 
@@ -167,7 +167,8 @@ def check_directories(config: BrokerConfig) -> Iterator[Finding]:
 
 
 def check_directory(path: str) -> Finding:
-    """Checks whether files can be made, written and synced there. Leaves nothing behind, not even the directory."""
+    """Checks whether files can be written and synced there. Leaves no file, and does not create the
+    directory."""
     about = f"data {path}"
     existing = _nearest_existing(path)
     if not os.path.isdir(existing):
@@ -221,7 +222,11 @@ def check_identity(config: BrokerConfig) -> Iterator[Finding]:
             yield fail(about, f"the data belongs to broker {node}, not {config.server.node_id}", advice)
         elif len(clusters) > 1:
             first = next(iter(clusters.values()))
-            yield fail(about, f"its cluster is not that of {first}", "use directories of one cluster only")
+            yield fail(
+                about,
+                f"its cluster differs from the cluster of {first}",
+                "use directories of one cluster only",
+            )
         else:
             yield ok(about, f"broker {node} of cluster {cluster}")
 

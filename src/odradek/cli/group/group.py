@@ -116,7 +116,7 @@ def describe(
     bootstrap: str,
     as_json: bool,
 ) -> None:
-    """Show how far each group has read, how far it is behind, and who reads what."""
+    """Show each group's committed offsets, its lag, and its members' partitions."""
     chosen = list(dict.fromkeys(names))
     ages_of = partial(first_unread_ages, bootstrap)
     with open_admin(bootstrap) as admin:
@@ -194,7 +194,7 @@ def _lag_rows(group: GroupLag) -> list[list[object]]:
     "words",
     flag_value="latest",
     multiple=True,
-    help="Set offsets to the end, behind the last record.",
+    help="Set offsets to the end, after the last record.",
 )
 @click.option(
     "--to-current",
@@ -247,7 +247,7 @@ def reset_offsets(
     bootstrap: str,
     as_json: bool,
 ) -> None:
-    """Set the offsets that a group has committed, or where a share group goes on, while it has no members.
+    """Set the committed offsets of a group, or the start offsets of a share group, while it has no members.
 
     \b
     odradek group reset-offsets billing --to-earliest --topic flights

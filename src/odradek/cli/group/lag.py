@@ -1,4 +1,5 @@
-"""The lag of a group, in records and in seconds: its committed offsets beside the ends of its partitions."""
+"""The lag of a group, in records and in seconds: its committed offsets compared with the end offsets of its
+partitions."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from odradek.client.admin.group_descriptions import GroupDescription
 
 AgesOf = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int]]
-"""Returns the age of the first record at or behind each position, in milliseconds, where it is known."""
+"""Returns the age of the first record at or after each position, in milliseconds, where it is known."""
 
 
 class GroupLag(TypedDict):
@@ -94,9 +95,9 @@ def _seconds(age_ms: int | None) -> float | None:
 
 
 def first_unread_ages(bootstrap: str, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Returns the age of the first record at or behind each position, in milliseconds, where it is known.
+    """Returns the age of the first record at or after each position, in milliseconds, where it is known.
 
-    Without the right to read a topic no age is known; a remark says so.
+    Without the right to read a topic no age is known; a remark reports it.
     """
     if not positions:
         return {}
@@ -116,7 +117,7 @@ async def _read_ages(bootstrap: str, positions: Mapping[TopicPartition, int]) ->
 
 
 def end_offsets(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Returns the end offset of every partition, without partitions that are gone."""
+    """Returns the end offset of every partition, without deleted partitions."""
     wanted = dict.fromkeys(partitions, client.LATEST)
     if not wanted:
         return {}

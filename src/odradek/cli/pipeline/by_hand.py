@@ -14,7 +14,8 @@ from odradek.pipelines.document import PipelineDocument, is_secret
 
 
 def spark_settings(words: Sequence[str], properties_file: str | None) -> tuple[tuple[str, str], ...]:
-    """Returns the settings of `--properties-file`, and those of `--conf`, which go before them. ConfigError."""
+    """Returns the settings of `--properties-file` and of `--conf`; the latter take precedence. Raises
+    ConfigError."""
     settings = {} if properties_file is None else _settings_in(properties_file)
     return tuple({**settings, **dict(map(_setting, words))}.items())
 
@@ -57,7 +58,8 @@ def approve_by_hand(document: PipelineDocument) -> None:
 
 
 def approve_program(file: str, args: Sequence[str]) -> None:
-    """Notes the user's approval of another program of a pipeline; its other parts stay those of its document."""
+    """Notes the user's approval of another program of a pipeline; its other parts stay as its document has
+    them."""
     _approve([Approval.of_program(file, args)])
 
 

@@ -44,8 +44,9 @@ _COLUMNS: Final = ("transaction", "producer", "epoch", "started", "partitions")
 def forget(sink_id: str, with_decision: bool, yes: bool, bootstrap: str, as_json: bool) -> None:
     """End the transactions that an exactly-once sink of Spark holds open.
 
-    For a query that does not come back: until then its transactions hold back who reads committed records. Rows of a batch that
-    was decided are committed, all others are aborted. A query that is alive stops. It can come back, and goes on where it was.
+    For a query that does not come back: until then its transactions block readers of committed records. Rows
+    of a batch that was decided are committed, all others are aborted. A running query stops. It can come
+    back, and continues where it was.
     """
     with open_admin(bootstrap) as admin:
         remains = _remains_of(admin, sink_id)

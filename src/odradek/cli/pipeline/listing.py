@@ -117,7 +117,7 @@ def _state(status: PipelineStatus | None, now_ms: int) -> str:
 
 
 def age(age_ms: int) -> str:
-    """Writes an age as people say it: 3 s, 5 min, 2 h, 4 d."""
+    """Writes an age in its largest unit: 3 s, 5 min, 2 h, 4 d."""
     seconds = max(0, age_ms) // 1000
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= size:
@@ -126,5 +126,5 @@ def age(age_ms: int) -> str:
 
 
 def behind(position: int, end: int | None) -> int | None:
-    """Returns the number of records from `position` to `end`; None where the partition is gone."""
+    """Returns the number of records from `position` to `end`; None where the partition does not exist."""
     return None if end is None else max(0, end - position)

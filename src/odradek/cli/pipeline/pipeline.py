@@ -212,7 +212,7 @@ def logs(name: str, lines: int | None, bootstrap: str, as_json: bool) -> None:
 @bootstrap_option
 @json_option
 def lag(name: str, bootstrap: str, as_json: bool) -> None:
-    """Show how far a pipeline is behind its inputs, a row for each partition."""
+    """Show a pipeline's lag to its inputs, a row for each partition."""
     with open_store(bootstrap) as store:
         store.document(name)
         status = store.statuses().get(name)

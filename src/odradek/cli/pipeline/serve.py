@@ -63,14 +63,14 @@ def pipelines() -> None:
     "--allow-conf",
     metavar="KEY",
     multiple=True,
-    help="Let pipelines have this setting of Spark, beside those that are harmless; `*` at its end means any rest.",
+    help="Let pipelines have this setting of Spark, in addition to the harmless ones; `*` at its end means any rest.",
 )
 @click.option("--allow-master", metavar="URL", multiple=True, help="Let pipelines use this Spark cluster.")
 @click.option(
     "--allow-checkpoints",
     metavar="PLACE",
     multiple=True,
-    help="Let pipelines have checkpoints below this directory or URL, beside --state.",
+    help="Let pipelines have checkpoints below this directory or URL, in addition to --state.",
 )
 @metrics_options
 @click.option("--json-log", is_flag=True, help="The log as JSON, one object a line.")

@@ -40,7 +40,7 @@ class NotRepartitioned(OdradekError):
 def reset(name: str, empty_outputs: bool, yes: bool, bootstrap: str, as_json: bool) -> None:
     """Have a stopped pipeline begin again: without what it has read, its state, and what its sinks decided.
 
-    When it is started, it reads its inputs from where the program says, and writes all its output again.
+    When it is started, it reads its inputs from the program's start offsets, and writes all its output again.
     """
     with open_store(bootstrap) as store:
         store.document(name)
@@ -67,7 +67,7 @@ def reset(name: str, empty_outputs: bool, yes: bool, bootstrap: str, as_json: bo
 )
 @bootstrap_option
 def repartition(name: str, partitions: int, state: str | None, bootstrap: str) -> None:
-    """Divide the state of a stopped pipeline among PARTITIONS tasks. Its checkpoint has to be on this machine.
+    """Divide the state of a stopped pipeline among PARTITIONS tasks. Its checkpoint must be on this machine.
 
     For plain PySpark. A streams program sets its own number: `Streams(partitions=...)`, and `upgrade`.
     """

@@ -43,7 +43,7 @@ _COLUMNS: Final = ("mode", "possible", "why not, and what to know")
 @click.option(
     "--swap-lag",
     type=Whole(min=0),
-    help="rebuild: swap when so few records are left. [default: 1000]",
+    help="rebuild: swap when at most this number of records is left. [default: 1000]",
 )
 @click.option("--swap", "swap_now", is_flag=True, help="Swap to the version that is being rebuilt now.")
 @click.option("--abandon", is_flag=True, help="Give up the version that is being rebuilt.")

@@ -195,7 +195,7 @@ def _settings(bootstrap: str, isolation: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Says where reading ends. A bound that is None ends nothing."""
+    """The bounds of a read. A bound that is None ends nothing."""
 
     record_limit: int | None
     ends: dict[TopicPartition, int] | None
@@ -211,7 +211,7 @@ class Stop:
         return record.offset < self.ends.get(TopicPartition(record.topic, record.partition), 0)
 
     def to_commit(self, partition: TopicPartition, position: int) -> int:
-        """Records behind the end were not printed: the group still has to read them."""
+        """Records after the end were not printed: the group must still read them."""
         return position if self.ends is None else min(position, self.ends[partition])
 
 

@@ -18,7 +18,7 @@ FORMATS: Final = ("line", "json", "raw", "hex", "base64")
 
 
 class InputError(OdradekError):
-    """A line of the input is not what its format says."""
+    """A line of the input does not follow its format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ def read_records(
 ) -> Iterator[tuple[int, InputRecord]]:
     """Records, each with the number of its line, from lines with their ends, as a binary file yields them.
 
-    InputError says which line is wrong and how.
+    InputError names the line and the error.
     """
     if shape.format == "raw":
         yield 1, _with_defaults(shape, None, b"".join(lines))

@@ -119,7 +119,7 @@ def _print_segments(disk: Disk, path: str, as_json: bool) -> list[str]:
 
 
 def _partition_directories(path: str) -> Iterator[str]:
-    """Yields the directory itself if it is a partition's, else those of all partitions in it."""
+    """Yields the directory itself if it is a partition's, else the directories of all partitions in it."""
     if naming.parse_partition_directory(os.path.basename(path)) and list(_logs(path)):
         yield path
         return

@@ -1,4 +1,5 @@
-"""The lesson of a playground with locked doors: who may write, who is refused, and what the audit says about it.
+"""The lesson of a playground with locked doors: who may write, who is refused, and what the audit records
+about it.
 
 There are two users: the admin, as whom the sandbox itself works, and a visitor who may write to `orders` and read it.
 """

@@ -118,7 +118,8 @@ class _Narrator:
 
 
 def _wrapped(text: str) -> str:
-    """Breaks lines between words, at the width of the terminal; what goes on is indented like its first line."""
+    """Breaks lines between words, at the width of the terminal; continuation lines are indented like the
+    first."""
     width = min(shutil.get_terminal_size().columns, _LINE_CHARACTERS_MAX)
     lines = []
     for line in text.split("\n"):

@@ -54,7 +54,7 @@ def client_names(settings: Mapping[str, str]) -> ClientSettings:
 
 
 class PlaygroundTimeout(OdradekError):
-    """Something did not come true in time; the message says what."""
+    """A condition did not become true in time; the message names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,7 +73,7 @@ WORDS: Final = {
         "никто не читает, отправлено 100 записей: отставание группы {lag}",
     ),
     "offsets.goes_on": (
-        "a new consumer goes on where the group stopped, and reads {count} records",
+        "a new consumer continues where the group stopped, and reads {count} records",
         "новый потребитель продолжает с того места, где группа остановилась (прочитано: {count})",
     ),
     "offsets.second_group": (

@@ -87,7 +87,7 @@ class BrokerProcess:
         return self.is_alive and self.was_paused
 
     def start(self) -> None:
-        """Start the process; `wait_until_ready` says when it serves. OdradekError when it runs already."""
+        """Start the process; `wait_until_ready` waits until it serves. OdradekError when it runs already."""
         if self.is_alive:
             raise OdradekError(f"broker {self.node_id} runs already, as process {self.pid}")
         self._let_go()
@@ -111,7 +111,7 @@ class BrokerProcess:
             self.process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=log, pass_fds=inherited, start_new_session=terms.apart
             )
-            closing.enter_context(suppress(BrokenPipeError))  # it has ended: `wait_until_ready` says why
+            closing.enter_context(suppress(BrokenPipeError))  # it has ended: `wait_until_ready` reports why
             while content:
                 content = content[os.write(ours, content) :]
         self.was_paused = False
@@ -186,7 +186,7 @@ class BrokerProcess:
     def _keep_port(self) -> None:
         """Reserves the broker's port while it is down: its next process listens there, and the system gives it to no other."""
         if not self.address or self._free_port is not None or sys.platform != "linux":
-            return  # elsewhere the broker itself could not listen beside us
+            return  # elsewhere the broker itself could not listen, too
         descriptor = _bound(*parse_host_port(self.address))
         if descriptor is not None:
             self._free_port = weakref.finalize(self, os.close, descriptor)
@@ -248,8 +248,8 @@ class Fleet:
         log_files: bool = True,
         apart: bool = False,
     ) -> Self:
-        """Plans `count` brokers below `directory`, whose ids and ports follow one another. Port 0 stands for any port; it is
-        the default. `apart`: Ctrl-C on our terminal does not reach them."""
+        """Plans `count` brokers below `directory`, whose ids and ports follow one another. Port 0, the
+        default, means any port. `apart`: Ctrl-C on our terminal does not reach them."""
         shared = {"odradek.registry.dir": str(directory / "registry"), **(settings or {})}
         if shared.get("zookeeper.connect"):
             del shared["odradek.registry.dir"]

@@ -49,7 +49,7 @@ def gather(
     """Returns the settings of all sources. `handed_over`: those that a parent process gives to a broker of its own.
 
     ConfigError for a flag that is not KEY=VALUE, an address that is none, a file that cannot be read, and for settings that
-    would guard a listener less than one of the sources says.
+    would guard a listener less than one of the sources demands.
     """
     sources = []
     if join is not None:
@@ -100,7 +100,8 @@ def _is_secret(key: str) -> bool:
 
 
 def registry_of(directory: str) -> str:
-    """Returns the path of the registry for `--join`: in a broker's data directory, or in that of several (`--brokers`).
+    """Returns the path of the registry for `--join`: in a broker's data directory, or in the directory of
+    several brokers (`--brokers`).
 
     Raises ConfigError where there is none: a broker that made one would be a cluster of its own, and no one would notice.
     """
@@ -109,5 +110,5 @@ def registry_of(directory: str) -> str:
             return place
     raise ConfigError(
         f"--join {directory}: no broker keeps its registry there. Name the data directory of a broker that was started "
-        "before, or that of `odradek serve --brokers N`"
+        "before, or the directory of `odradek serve --brokers N`"
     )

@@ -1,4 +1,4 @@
-"""`odradek cert`: certificates of an authority of one's own; show what a certificate says."""
+"""`odradek cert`: certificates of an authority of one's own; show a certificate."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ for _ in range({_REMOVE_S * 5}):
 
 @contextmanager
 def own_directory(prefix: str) -> Iterator[Path]:
-    """Yields a directory that is removed behind the block, and when this process is killed in it."""
+    """Yields a directory that is removed after the block, and when this process is killed in it."""
     directory = mkdtemp(prefix=prefix)
     remover = subprocess.Popen(
         [sys.executable, "-S", "-c", _REMOVER, directory],

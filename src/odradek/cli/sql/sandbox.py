@@ -63,7 +63,7 @@ There is a stream FLIGHTS, to which five departures a second are added, and a ta
 4. Join both, and count in windows. Java starts now: the first rows need some seconds.
      SELECT a.city, COUNT(*) AS flights, MAX(f.delay_minutes) AS latest FROM flights f
        JOIN airports a ON f.origin = a.code WINDOW TUMBLING (SIZE 10 SECONDS) GROUP BY a.city EMIT CHANGES;
-5. Keep it: a table that goes on for ever, and that you can ask at any time.
+5. Keep it: a table that is always up to date, and that you can query at any time.
      CREATE TABLE by_origin AS SELECT origin, COUNT(*) AS flights FROM flights GROUP BY origin;
      SELECT * FROM by_origin;
 

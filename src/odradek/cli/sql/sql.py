@@ -1,4 +1,4 @@
-"""`odradek sql`: a shell for SQL on streams and tables, and the server behind it."""
+"""`odradek sql`: a shell for SQL on streams and tables, and its server."""
 
 from __future__ import annotations
 

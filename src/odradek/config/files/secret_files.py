@@ -9,7 +9,7 @@ from typing import Final
 from odradek.model.errors import ConfigError
 
 OTHERS_MAY_READ: Final = "odradek.secret.files.readable.by.others"
-"""The setting that allows it all the same."""
+"""The setting that allows it anyway."""
 _FILE_BYTES_MAX: Final = 16 << 20
 
 

@@ -36,8 +36,8 @@ def at_address(values: Mapping[str, str], address: str, *, asked_by: str = "--li
     if len(opened) > 1:
         names = ", ".join(map(str, opened))
         raise ConfigError(
-            f"{asked_by} {address} is not allowed beside listeners={_text(listeners)}: it names one address, and there are "
-            f"{len(opened)} listeners ({names}); set listeners, with an address for each"
+            f"{asked_by} {address} is not allowed together with listeners={_text(listeners)}: it names one address, and "
+            f"there are {len(opened)} listeners ({names}); set listeners, with an address for each"
         )
     return _text(
         replace(listener, host=host, port=port) if listener in opened else listener for listener in listeners

@@ -27,7 +27,7 @@ _ADDRESS = re.compile(r"(?P<name>[^:/\s]+)://(?P<host>\[[^\]]*\]|[^\[\]:/\s]*):(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """One address. An empty host stands for every interface; port 0 lets the system choose."""
+    """One address. An empty host means every interface; port 0 lets the system choose."""
 
     name: str = "PLAINTEXT"
     host: str = "127.0.0.1"

@@ -1,8 +1,8 @@
 """Settings that guard a broker come together from several sources: the strictest one decides, or the start is refused.
 
-A flag outranks a variable, and a variable outranks a file. For most settings the stronger source counts. For those of this
-module a stronger source may tighten what a weaker one says, and never loosen it: a password protects nothing if a flag about
-an address takes the login away.
+A flag outranks a variable, and a variable outranks a file. For most settings the stronger source counts. For
+this module's settings a stronger source may tighten a weaker one's value, and never loosen it: a password
+protects nothing if a flag about an address takes the login away.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class SourceSettings:
 
 
 def check_not_weaker(sources: Sequence[SourceSettings], values: Mapping[str, str]) -> None:
-    """Raises a ConfigError if `values`, which the sources add up to, guard less than one of the sources says."""
+    """Raises a ConfigError if `values`, which the sources add up to, guard less than one of the sources
+    demands."""
     final = _plain(values, values)
     protocols = _protocols(final, final) or {_DEFAULT_NAME: _mapped(final, final)[_DEFAULT_NAME]}
     problems: list[str] = []
@@ -144,7 +145,7 @@ def _protocols(said: Mapping[str, str], final: Mapping[str, str]) -> dict[str, s
 def _weaker_protocols(
     source: str, said: Mapping[str, str], final: Mapping[str, str], protocols: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yields the listeners that fall short of what a source says about protocols."""
+    """Yields the listeners that fall short of a source's protocols."""
     named = _protocols(said, final)
     own_map = _mapped({PROTOCOL_MAP: said.get(PROTOCOL_MAP, "")}, {})
     wanted = {name: _GUARDS[protocol] for name, protocol in {**own_map, **named}.items()}
