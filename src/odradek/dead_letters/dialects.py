@@ -97,7 +97,7 @@ ODRADEK: Final = Dialect(
 def _of_kafka(
     name: str, prefix: str, *, exception: str, text_prefix: str = "", stage: str = "", group: str = ""
 ) -> Dialect:
-    """Kafka's own kinds name their headers alike, behind a prefix."""
+    """Returns a dialect of Kafka's own kinds, which name their headers alike, after a prefix."""
     return Dialect(
         name=name,
         prefixes=(prefix,),

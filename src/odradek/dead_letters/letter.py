@@ -41,7 +41,7 @@ class LetterRecord(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """One dead letter. `topic`, `partition` and `offset` are its own place, `origin` is that of its record."""
+    """One dead letter. `topic`, `partition` and `offset` are its own, `origin` has its record's."""
 
     topic: str
     partition: int

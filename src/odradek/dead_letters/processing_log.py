@@ -42,7 +42,8 @@ STREAM_COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessingLog:
-    """Says where entries are written. `logger`: processing.<query id>. `includes_rows`: entries have the key or value."""
+    """The destination of entries. `logger`: processing.<query id>. `includes_rows`: entries have the key or
+    value."""
 
     topic: str
     logger: str
@@ -84,7 +85,7 @@ class ProcessingLog:
         return self._written("deserializer", now_ms, _DESERIALIZATION_ERROR, deserializationError=error)
 
     def more(self, count: int, now_ms: int) -> bytes:
-        """Returns the entry that stands for `count` records that have none of their own."""
+        """Returns one entry for `count` records that have none of their own."""
         text = f"{count} more records were left out, without entries of their own"
         error = {"errorMessage": text, "record": None, "cause": [text]}
         return self._written(_MORE_STAGE, now_ms, _PROCESSING_ERROR, recordProcessingError=error)
@@ -109,7 +110,8 @@ class ProcessingLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """The records that one entry is about. `topic`: empty where the entry names none, and stands for several records."""
+    """The records that one entry is about. `topic`: empty where the entry names none, because it is about
+    several records."""
 
     query_id: str
     topic: str

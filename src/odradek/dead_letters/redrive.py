@@ -1,8 +1,9 @@
 """A redrive: it sends dead letters back, each once.
 
-A transaction holds a few hundred records and the note that they were sent (`redriven.py`). It begins when all of them are
-there: a filter may match so seldom that it would time out meanwhile. A redrive that dies may leave an open transaction: the
-next one, under the same transactional id, aborts it and goes on where the last one ended.
+A transaction holds a few hundred records and the note that they were sent (`redriven.py`). It begins when all
+of them are there: a filter may match so seldom that it would time out meanwhile. A redrive that dies may
+leave an open transaction: the next one, under the same transactional id, aborts it and continues where the
+last one ended.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Which dead letters were sent back: ranges of offsets, kept in a compacted topic.
 
-A record of `__odradek_redrives` says that a range is done. Its key is the dead-letter topic's id, the partition and the
-range's first offset; its value has the end. It is written in the transaction that sends the letters of the range, so it is
-there exactly when they are. Offsets of a group would be forgotten after some days without a commit; this is not.
+A record of `__odradek_redrives` marks a range as done. Its key is the dead-letter topic's id, the partition
+and the range's first offset; its value has the end. It is written in the transaction that sends the letters
+of the range, so it is there exactly when they are. Offsets of a group would be forgotten after some days
+without a commit; this is not.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ REDRIVES_TOPIC: Final = "__odradek_redrives"
 REDRIVES_CONFIG: Final = {"cleanup.policy": "compact"}
 
 StateRecord = tuple[bytes, bytes | None]
-"""Key and value; no value: the range has become part of another one, or its letters are gone."""
+"""Key and value; no value: the range has become part of another one, or its letters were deleted."""
 
 
 class RedrivenState:
@@ -82,8 +83,8 @@ class RangeSet:
             self.add(start, end)
 
     def add(self, start: int, end: int) -> dict[int, int | None]:
-        """Adds a range. Returns what is to be written down: the end of the range that has it now, None for ranges that went
-        into it."""
+        """Adds a range. Returns the changes to store: the end of the range that contains it now, None for
+        ranges that were merged into it."""
         if start >= end:
             return {}
         first = bisect_right(self._starts, start)

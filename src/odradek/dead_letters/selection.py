@@ -44,7 +44,7 @@ def parse_place(text: str) -> PlaceRange:
     first = _number(match["first"])
     last = _number(match["last"]) if match["dash"] else first
     if first is not None and last is not None and last < first:
-        raise ConfigError(f"{text!r:.80} is no place in a topic: {last} lies before {first}")
+        raise ConfigError(f"{text!r:.80} is no place in a topic: {last} is before {first}")
     return PlaceRange(topic=match["topic"], partition=_number(match["partition"]), first=first, last=last)
 
 

@@ -61,7 +61,8 @@ class RedriveRequest:
     """Letters that were sent back before, too."""
     count_max: int | None = None
     allowed_topics: frozenset[str] = frozenset()
-    """Origins that letters may go to besides the topics that the dead-letter topic is named after (`is_named_after`)."""
+    """Origins that letters may go to in addition to the topics that the dead-letter topic is named after
+    (`is_named_after`)."""
 
     def __post_init__(self) -> None:
         for topic in sorted({*self.allowed_topics, *(() if self.to is None else (self.to,))}):
@@ -190,8 +191,8 @@ def _identity(letter: DeadLetter) -> bytes:
 def record_to_send(letter: DeadLetter, to: str | None, partition_count: int) -> RedrivenRecord:
     """Returns the record as it was, with one header more that counts how often it was sent back.
 
-    Home it goes to its partition, if that is still there. Elsewhere its key decides, and it keeps the headers that say
-    where it was.
+    Home it goes to its partition, if that is still there. Elsewhere its key decides, and it keeps the headers
+    with its origin.
     """
     origin = letter.origin
     is_home = origin is not None and to in (None, origin.topic)

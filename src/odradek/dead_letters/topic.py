@@ -120,7 +120,7 @@ class DeadLetterTopic:
                     raise
                 raise KafkaError(
                     error.code,
-                    f"the dead letter {letter.place} is to go to topic {topic}, which does not exist: create it, name"
+                    f"the dead letter {letter.place} needs topic {topic}, which does not exist: create it, name"
                     " another one (--to), or leave such letters out",
                 ) from None
             self._counts[topic] = count

@@ -73,13 +73,16 @@ class FrameSerde:
         parts: Sequence[Part] = PARTS,
         on_error: Literal["raise", "column"] = "raise",
     ) -> pa.RecordBatch | pa.Table:
-        """Returns the rows of `poll_arrow` with the columns `key` and `value` as their schemas say: records become structs.
+        """Returns the rows of `poll_arrow` with the columns `key` and `value` decoded by their schemas:
+        records become structs.
 
-        Rows keep their number and order; a tombstone is null. A record of an older or newer schema is read by the names of
-        its fields. `on_error`: "raise" stops at the first record that cannot be read; "column" leaves it null, and
-        says why in a further column `key_error` or `value_error`, null for all others.
+        Rows keep their number and order; a tombstone is null. A record of an older or newer schema is read by
+        the names of its fields. `on_error`: "raise" stops at the first record that cannot be read; "column"
+        leaves it null, and has the reason in a further column `key_error` or `value_error`, null for all
+        others.
 
-        `topic` is that of the rows by default. Rows without one (nothing was polled) are returned as they are.
+        `topic` is the topic of the rows by default. Rows without one (nothing was polled) are returned as
+        they are.
 
         Raises SerializationError, and SchemaRegistryError when the registry does not answer.
         """
@@ -193,7 +196,7 @@ def _topic_of(rows: pa.RecordBatch | pa.Table) -> str | None:
         raise ConfigError("the rows have no column 'topic': name their topic")
     topics = rows.column("topic").unique().to_pylist()
     if len(topics) != 1:
-        raise ConfigError(f"the rows are of {len(topics)} topics: deserialize those of one topic at a time")
+        raise ConfigError(f"the rows are of {len(topics)} topics: deserialize one topic's rows at a time")
     return str(topics[0])
 
 

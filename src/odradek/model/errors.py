@@ -17,7 +17,7 @@ from odradek.model.public import public
 
 @public("odradek")
 class ErrorCode(IntEnum):
-    """A number on the wire; `retriable` and `meaning` say what a client may do about it."""
+    """A number on the wire; `retriable` and `meaning` tell what a client may do about it."""
 
     retriable: bool
     meaning: str

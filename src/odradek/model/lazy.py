@@ -19,7 +19,8 @@ from typing import Any
 
 
 class LazyModule:
-    """Stands for a module. Its attributes are looked up each time, so that a test may replace them in the module."""
+    """A proxy of a module. It looks attributes up each time, so that a test may replace them in the
+    module."""
 
     __slots__ = ("_lazy_module", "_lazy_name")
 
@@ -47,8 +48,8 @@ def lazy(name: str) -> Any:
 
 
 def lazy_names(package: dict[str, Any], where: Mapping[str, Iterable[str]]) -> Callable[[str], Any]:
-    """Returns a package's `__getattr__` (PEP 562). `package` is its `globals()`; `where` says which module each name comes
-    from."""
+    """Returns a package's `__getattr__` (PEP 562). `package` is its `globals()`; `where` maps each name to
+    its module."""
     modules = {name: module for module, names in where.items() for name in names}
 
     def resolve(name: str) -> Any:

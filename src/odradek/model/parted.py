@@ -67,7 +67,7 @@ class Parted(Mapping[K, V]):
 
 
 class _Items(ItemsView[K, V]):
-    """The entries, part by part: no key's part has to be computed."""
+    """The entries, part by part: the iteration does not compute any key's part."""
 
     _mapping: Parted[K, V]
 

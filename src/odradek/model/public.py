@@ -10,7 +10,8 @@ T = TypeVar("T", bound=Callable[..., object])
 
 
 def public(package: str) -> Callable[[T], T]:
-    """Decorates a class or function that users import from `package`: `help`, tracebacks, reprs and pickles say so.
+    """Decorates a class or function that users import from `package`: `help`, tracebacks, reprs and pickles
+    show that name.
 
     Annotations of fields are resolved at once, because `typing.get_type_hints` looks for their names in `package`. A name that
     only type checkers import leaves them as they are. It is the outermost decorator of a class.

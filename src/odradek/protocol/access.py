@@ -1,9 +1,9 @@
 """The table of access rules: for each API, which field names resources, what must be allowed on them, and what is answered
 else.
 
-It belongs to the table of APIs (`api.py`), whose column of ACLs says the same in short: `tests/lint/access_table.py`
-compares the two, so an API without rows fails `make check`. `broker/access` carries the rules out, and the matrix of access
-tests is made of them.
+It belongs to the table of APIs (`api.py`), whose column of ACLs is the short form:
+`tests/lint/access_table.py` compares the two, so an API without rows fails `make check`. `broker/access`
+carries the rules out, and the matrix of access tests is made of them.
 
 A field is written `topics[].name`: of each element of an array; `""` is the cluster itself, and `*` any resource of the kind
 that there could be. Of alternatives one is enough. Rules of one API are asked in order; a request that is refused whole is

@@ -1,7 +1,7 @@
 """The permissions that a client needs: operations on resources, with Kafka's numbers.
 
-The table of APIs (`api.py`) says for each API which of them are asked for, such as `WRITE TRANSACTIONAL_ID, WRITE TOPIC`;
-`access.py` says for which field of a request each is asked, and what the answer is when it is refused.
+The table of APIs (`api.py`) lists each API's permissions, such as `WRITE TRANSACTIONAL_ID, WRITE TOPIC`;
+`access.py` has the request's field that each is about, and the response when it is refused.
 """
 
 from __future__ import annotations

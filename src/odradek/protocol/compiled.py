@@ -1,7 +1,7 @@
 """(message, version) -> compiled codec, made on first use; and what its exceptions mean.
 
-Compiled code carries no error handling for the common case. When it raises, the traceback says which line of
-which function it was, the line says which field, and the frame's variables say which element and which byte.
+Compiled code carries no error handling for the common case. When it raises, the traceback has the function
+and the line, the line determines the field, and the frame's variables the element and the byte.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def encode_chunks(
 ) -> list[Buffer]:
     """Returns the message in one or more buffers, in order; records of 16 KiB and more are the caller's own buffers.
 
-    `head` holds bytes that go before the message, and becomes the first buffer. `elements_max` bounds the elements of all
-    arrays together, those of numbers aside, and with them the time that it takes.
-    Raises FieldNotInVersion, TooManyElements, UnencodableMessage, UnknownVersion.
+    `head` holds bytes that go before the message, and becomes the first buffer. `elements_max` bounds the
+    elements of all arrays together, except arrays of numbers, and with them the time that it takes. Raises
+    FieldNotInVersion, TooManyElements, UnencodableMessage, UnknownVersion.
     """
     codec = message._encoders.get(version) or _compile_encoder(type(message), version)
     try:
@@ -123,7 +123,7 @@ def decode_steps(
 
 
 def source_of(cls: type[Message], version: int, direction: str) -> str:
-    """Returns the Python text behind a codec ("encode" or "decode"), for people."""
+    """Returns the Python source of a codec ("encode" or "decode"), for people."""
     writer = (EncoderSource if direction == "encode" else DecoderSource)(cls, version).write()
     return "\n".join(writer.lines) + "\n"
 

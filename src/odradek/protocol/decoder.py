@@ -27,7 +27,7 @@ the tagged section are unpacked in one call. `MetadataRequest` version 4, withou
 Bounds. `p` only grows. Reading a fixed-width value past the end of `buf` raises by itself (IndexError,
 struct.error); slices do not, so each variable field compares its end with `end` first. An array's count is
 compared with the bytes that are left before anything is allocated for it, and taken from `left`, the elements
-that the caller allows in all arrays together; so is the count of tagged fields, but for those that the struct has.
+that the caller allows in all arrays together; so is the count of tagged fields, except the struct's own.
 Structs nest as deep as they are declared, in one function.
 
 Steps. Of the same declaration comes a generator that yields every `STEP_ELEMENTS` elements, for large messages.

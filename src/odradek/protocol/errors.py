@@ -21,7 +21,7 @@ class MalformedMessage(KafkaError):
 
 
 class TooManyElements(KafkaError):
-    """The arrays of a message hold more elements than were allowed. It says nothing of the bytes that were not looked at."""
+    """The arrays of a message hold more elements than were allowed. The remaining bytes were not checked."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.INVALID_REQUEST, "a message has more elements than are allowed")

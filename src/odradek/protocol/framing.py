@@ -1,6 +1,6 @@
 """Cuts the stream of bytes from a peer into frames: four bytes of size, then that many bytes. No I/O.
 
-Made for `asyncio.BufferedProtocol`, which asks where to put bytes (`get_buffer`) and says how many came
+Made for `asyncio.BufferedProtocol`, which asks where to put bytes (`get_buffer`) and reports how many came
 (`buffer_updated`):
 
     def get_buffer(self, size_hint): return self._frames.get_buffer(size_hint)
@@ -14,16 +14,16 @@ request can be patched and written to disk from where the network put it.
 
 Memory. A size is compared with the limit before anything is allocated for it. A peer that announces much and
 sends little does not get much: a frame's own buffer starts at what the peer is trusted with and grows with
-what has arrived. Above the most that a peer is trusted with it is a private mapping, whose pages come with the bytes, and
-go back to the system when the frame is gone. The receive buffer starts small, for the sake of idle connections, and grows
-as long as reads fill it.
+what has arrived. Above the most that a peer is trusted with it is a private mapping, whose pages come with
+the bytes, and go back to the system when the frame is freed. The receive buffer starts small, for the sake of
+idle connections, and grows as long as reads fill it.
 
 A client that is sent large frames one after another, each an answer to a question, gives the reader a way to `allocate`
 memory that is used again. Once such a frame has arrived, the next one is received into a buffer of about its size from its
 first byte on: no byte of it is copied, and it takes fewer reads.
 
 A server that shares memory among many readers makes them `gated`: a frame larger than the receive buffer then waits, `starved`,
-until `allow` says how much of it may be received.
+until `allow` grants a part of it.
 """
 
 from __future__ import annotations
@@ -187,7 +187,8 @@ class FrameReader:
         return self._complete_or_grow(self._frame)
 
     def _settle(self, ahead: memoryview) -> None:
-        """Takes over the first bytes that were received ahead: as those of one large frame, or like any others."""
+        """Takes over the first bytes that were received ahead: as one large frame, or like any other
+        bytes."""
         self._ahead = None
         if self._end >= SIZE_BYTES:
             (size,) = _SIZE.unpack_from(ahead)

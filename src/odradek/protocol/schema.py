@@ -45,7 +45,7 @@ _ABSENT: Final[Any] = object()
 
 
 class _Options(TypedDict, total=False):
-    """The options of any field beside its type and versions; `Field` has the same names."""
+    """The options of any field other than its type and versions; `Field` has the same names."""
 
     ignorable: bool
     tag: int

@@ -60,8 +60,8 @@ class SingleBatch(NamedTuple):
 
 
 def read_single_batch(frame: memoryview, position: int, version: int) -> SingleBatch | None:
-    """Reads the request that starts at `position`, behind the header, and ends with the frame; None for any other request, and
-    for one that is damaged. `version` is one that brokers serve."""
+    """Reads the request that starts at `position`, after the header, and ends with the frame; None for any
+    other request, and for one that is damaged. `version` is one that brokers serve."""
     try:
         if version < _FLEXIBLE_SINCE:
             return _plain(frame, position)
@@ -124,7 +124,7 @@ def encode_appended(
     log_append_time_ms: int,
     log_start_offset: int,
 ) -> bytes:
-    """Returns the response, with its size in front, that says that the request's batch was appended."""
+    """Returns the response, with its size in front, for a batch that was appended."""
     names = _around_names(version, topic)
     if version >= _FLEXIBLE_SINCE:
         tail = _COMPACT_TAIL.pack(

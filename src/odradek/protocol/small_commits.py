@@ -3,8 +3,8 @@
 Consumers commit one topic most of the time. As in `single_batch.py` the general codec has the meaning: it reads what this one
 leaves, and writes every answer that refuses something. The test compares both on generated and on damaged frames.
 
-A member commits the same partition again and again in a generation, and of its request only the end changes: what stands before
-the partition is remembered by its bytes.
+A member commits the same partition again and again in a generation, and of its request only the end changes:
+the bytes before the partition are cached.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SIZE_AND_CORRELATION: Final = Layout(">ii")
 _VERDICT: Final = Layout(">ih")
 _COMPACT_VERDICT: Final = Layout(">ihB")
 _COMPACT_TAIL: Final = Layout(">ihBBB")
-"""The only verdict, and two empty sections of tagged fields behind it."""
+"""The only verdict, and two empty sections of tagged fields after it."""
 _REMEMBERED: Final = 4096
 _FRONT_BYTES_MAX: Final = 512
 """The longest front of a request that is remembered."""
@@ -81,8 +81,8 @@ class SmallCommit(NamedTuple):
 
 
 def read_small_commit(frame: memoryview, position: int, version: int) -> SmallCommit | None:
-    """Reads the request that starts at `position`, behind the header, and ends with the frame; None for any other request, and
-    for one that is damaged. `version` is one that brokers serve."""
+    """Reads the request that starts at `position`, after the header, and ends with the frame; None for any
+    other request, and for one that is damaged. `version` is one that brokers serve."""
     data = bytes(frame[position:])
     try:
         if version < _FLEXIBLE_SINCE:
@@ -252,7 +252,7 @@ def _compact(data: bytes, version: int) -> SmallCommit | None:
 
 
 def _compact_text(data: bytes, position: int) -> tuple[str | None, int]:
-    """Returns a short text, or None for null, and the position behind it. Fault for a long one."""
+    """Returns a short text, or None for null, and the position after it. Raises Fault for a long one."""
     length = data[position]
     if length > _ONE_BYTE_MAX:
         raise Fault("a long text")
@@ -266,7 +266,7 @@ def _compact_text(data: bytes, position: int) -> tuple[str | None, int]:
 
 
 def encode_committed(version: int, correlation_id: int, topic: str | UUID, indexes: list[int]) -> bytes:
-    """Returns the response, with its size in front, that says that the offsets of all partitions were committed."""
+    """Returns the response, with its size in front, for a commit of all partitions' offsets."""
     names = _around_names(version, topic, len(indexes))
     if len(indexes) == 1:
         tail = (

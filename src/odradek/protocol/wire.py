@@ -104,7 +104,7 @@ class ArrayReaders(dict[int, Callable[..., tuple[object, ...]]]):
 class EncodedArrays(dict[tuple[object, ...] | None, bytes]):
     """An array of numbers of one format, as a tuple, or None -> its bytes, count included.
 
-    Short arrays on the wire are replica lists and the like: a few combinations, repeated for every partition.
+    Short arrays on the wire are mostly replica lists: a few combinations, repeated for every partition.
     Looking their bytes up is cheaper than packing them.
     """
 

@@ -39,7 +39,7 @@ def is_mapped(view: object) -> bool:
 
 
 def report_unreadable(views: list[memoryview]) -> None:
-    """Reports to the files behind these views that a system call got EFAULT."""
+    """Reports to the files of these views that a system call got EFAULT."""
     for view in views:
         if isinstance(view.obj, MappedRange):
             view.obj.on_unreadable()

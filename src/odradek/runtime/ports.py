@@ -225,6 +225,6 @@ class Runtime:
     file_syncs: FileSyncs | None = None
     """None where only `offload` syncs files."""
     boot_id: str = ""
-    """The id of the machine's current boot: another one after each start. What was only in its memory is gone then. Empty
-    where the system does not provide one.
+    """The id of the machine's current boot: another one after each start. Data that was only in its memory is
+    lost then. Empty where the system does not provide one.
     """

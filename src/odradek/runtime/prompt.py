@@ -126,7 +126,7 @@ class PromptFuture(Awaitable[T], Generic[T]):
         return target
 
     def as_future(self) -> asyncio.Future[T]:
-        """Returns an asyncio future of the same outcome, for those who need one; its cancellation cancels this one."""
+        """Returns an asyncio future of the same outcome; its cancellation cancels this one."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def settle(_: object) -> None:

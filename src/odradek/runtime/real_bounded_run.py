@@ -1,7 +1,7 @@
 """Runs a process to its end within bounds: of time, and of what it prints. Nothing of its process group outlives it.
 
-It gets the reading end of a pipe, its lifeline, whose number is the last of its words: the pipe closes when we are gone,
-however that came. `follow_lifeline` is for the process: it ends its group then.
+It gets the reading end of a pipe, its lifeline, whose number is the last of its words: the pipe closes when
+this process ends, for whatever reason. `follow_lifeline` is for the process: it ends its group then.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from odradek.runtime.ports import Clock
 
 _READ_BYTES: Final = 1 << 16
 _TICK_S: Final = 0.1
-"""How often it is looked whether the process has ended, or is to end."""
+"""The interval of checks whether the process has ended, or must end."""
 
 
 class OverrunError(Exception):
-    """The process left its bounds. The text says which, as the end of a sentence about it."""
+    """The process exceeded a bound. The text names it, as the end of a sentence about the process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -183,7 +183,7 @@ class PosixFile:
 
 
 def _progress(written: int) -> int:
-    if written == 0:  # POSIX allows it, and trying again for ever would hang the broker
+    if written == 0:  # POSIX allows it, and endless retries would hang the broker
         raise OSError(errno.EIO, "the file system accepted no bytes and gave no reason")
     return written
 

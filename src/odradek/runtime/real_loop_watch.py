@@ -36,12 +36,13 @@ class LoopStall:
 
     seconds: float
     cpu_seconds: float | None
-    """CPU time of the loop's thread; None while it goes on."""
+    """CPU time of the loop's thread; None during the hold."""
     stack: tuple[str, ...]
     """The stack when the hold was noticed, the innermost call last; empty when it was over before a look."""
     is_over: bool = True
     core_wait_seconds: float | None = None
-    """Time for which the loop's thread could run and had no core; None while it goes on, or where it is unknown."""
+    """Time for which the loop's thread could run and had no core; None during the hold, or where it is
+    unknown."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,8 +65,8 @@ class LoopStallCounts:
 class LoopWatch:
     """Watches the running loop from now until `close`.
 
-    `on_held` is called on the loop, and on a thread while one goes on. `on_failed_look` is called on that thread with an error
-    of the watch itself, which then goes on.
+    `on_held` is called on the loop after a hold, and on a thread during a long one. `on_failed_look` is
+    called on that thread with an error of the watch itself, which then continues.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class LoopWatch:
         self._beat_at, self._cpu_at = time.monotonic(), time.thread_time()
         self._core_wait_at = self._core_wait.seconds()
         self._reported_beat_at = 0.0
-        """The beat before the last hold that was reported while it went on."""
+        """The beat before the last hold that was reported before its end."""
         self._timer = self._loop.call_later(self._pause_s, self.beat)
         self._thread = threading.Thread(target=self._watch_beats, name="odradek-loop-watch", daemon=True)
         self._thread.start()
@@ -140,7 +141,7 @@ class LoopWatch:
                 self._on_failed_look(error)
 
     def _check(self) -> None:
-        """Takes the stack if the beat is overdue; reports a hold that lasts long while it goes on."""
+        """Takes the stack if the beat is overdue; reports a long hold before it ends."""
         beat_at = self._beat_at
         held_s = time.monotonic() - beat_at - self._pause_s
         if held_s <= self._limit_s / 2:

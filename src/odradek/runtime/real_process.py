@@ -57,8 +57,9 @@ def return_free_memory() -> None:
 def keep_freed_memory(kept_bytes: int) -> None:
     """Makes the C library keep about this much of freed memory for later, instead of returning large blocks at once.
 
-    For those who make and free buffers of megabytes all the time: else each has fresh pages, which the system clears and
-    maps one by one. That takes longer than to fill them. Does nothing where the C library has no such call (it is glibc's).
+    A process that allocates and frees buffers of megabytes all the time needs this: otherwise each buffer has
+    fresh pages, which the system clears and maps one by one. That takes longer than to fill them. Does
+    nothing where the C library has no such call (it is glibc's).
     """
     options = getattr(ctypes.CDLL(None), "mallopt", None)
     if options is not None:
@@ -69,8 +70,8 @@ def keep_freed_memory(kept_bytes: int) -> None:
 def usable_cpu_count(control_groups: Path = _CONTROL_GROUPS, own_groups: Path = _OWN_GROUPS) -> int:
     """Returns the number of CPUs that this process may use, at least 1, as the JVM counts them.
 
-    They are those that its threads may run on, or fewer where a control group of Linux (a container's limit) grants less time.
-    `control_groups` is where these are mounted, `own_groups` lists those of this process.
+    Its threads may run on these CPUs, or on fewer where a control group of Linux (a container's limit) grants
+    less time. `control_groups` is where these are mounted, `own_groups` lists this process's groups.
     """
     affinity = getattr(os, "sched_getaffinity", None)  # Linux has it
     count = (os.cpu_count() or 1) if affinity is None else len(affinity(0))

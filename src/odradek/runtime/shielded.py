@@ -1,4 +1,4 @@
-"""Waits for a task that continues when its waiter is gone."""
+"""Waits for a task that continues when its waiter is cancelled."""
 
 from __future__ import annotations
 

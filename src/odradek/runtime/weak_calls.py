@@ -14,7 +14,8 @@ S = TypeVar("S")
 
 
 class WeakCall(Generic[S]):
-    """A call of `function(owner)` that does not keep the owner alive. Once the owner is gone, the call does nothing."""
+    """A call of `function(owner)` that does not keep the owner alive. Once the owner is deleted, the call
+    does nothing."""
 
     __slots__ = ("_function", "_owner")
 

@@ -20,7 +20,7 @@ DECIDING_SETTINGS: Final = (
     "allow.everyone.if.no.acl.found",
     "odradek.closed.topic.suffixes",
 )
-"""The settings of brokers that a decision depends on, besides the rules."""
+"""The settings of brokers that a decision depends on, in addition to the rules."""
 
 
 class DecidedBy(StrEnum):
@@ -83,7 +83,7 @@ class AclJudge:
     def decide(
         self, principal: str, host: str, operation: AclOperation, kind: AclResourceType, name: str
     ) -> AclDecision:
-        """Returns the decision with the rules behind it. Looks at every ACL."""
+        """Returns the decision with the rules that it follows from. Reads every ACL."""
         is_allowed, by = self.judge(principal, host, operation, kind, name)
         rules: list[Acl] = []
         if by is DecidedBy.RULES:

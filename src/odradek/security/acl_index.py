@@ -182,7 +182,8 @@ class AclIndex:
     def deciding(
         self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType, name: str
     ) -> list[Acl]:
-        """Returns the ACLs behind `verdict`: the DENYs if there are any, else the ALLOWs. For people: it is not as fast."""
+        """Returns the ACLs that decide `verdict`: the DENYs if there are any, else the ALLOWs. For people: it
+        is not as fast."""
         bit = 1 << operation
         denying: list[Acl] = []
         allowing: list[Acl] = []

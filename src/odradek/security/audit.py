@@ -1,8 +1,9 @@
-"""Audit events: what was done, by whom, from where, and with which outcome; and the rules that say which are kept.
+"""Audit events: what was done, by whom, from where, and with which outcome; and the rules that select the
+ones to keep.
 
-Kinds of events: `change` (an administrative request), `login`, `refusal` (one operation on one resource), `access` (reading
-and writing, only by rule), and `lost`, which says how many could not be kept. An event names resources and settings, never
-values: no password, no record and no token comes into it.
+Kinds of events: `change` (an administrative request), `login`, `refusal` (one operation on one resource),
+`access` (reading and writing, only by rule), and `lost`, with the number of events that could not be kept. An
+event names resources and settings, never values: no password, no record and no token comes into it.
 
 Clients choose names, and may choose long ones: `AuditEvent.clipped` keeps an event below `EVENT_BYTES_MAX`.
 """

@@ -21,7 +21,7 @@ def audit_document(line: str | bytes) -> AuditDocument | None:
 
 
 def fits(event: AuditDocument, wanted: Mapping[str, str | None]) -> bool:
-    """Tells whether an event matches all patterns, in which * and ? stand for other letters; None is no pattern."""
+    """Tells whether an event matches all patterns, with the wildcards * and ?; None is no pattern."""
     for key, pattern in wanted.items():
         if pattern is None:
             continue

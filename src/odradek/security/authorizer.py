@@ -1,7 +1,7 @@
 """The authorizer: who may do what. A port, and the one that decides by ACLs (Kafka's StandardAuthorizer).
 
-`authorizer.class.name` names one: Kafka's own name for that of ACLs, or the import path of a Python class that has the methods
-of `Authorizer`. `broker/access/file_authorizer.py` is an example of the latter.
+`authorizer.class.name` names one: Kafka's own name for the ACL authorizer, or the import path of a Python
+class that has the methods of `Authorizer`. `broker/access/file_authorizer.py` is an example of the latter.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ AclBuckets = Sequence[frozenset[Acl]]
 
 @runtime_checkable
 class Authorizer(Protocol):
-    """Decides at once, on the event loop: what has to be fetched from elsewhere is fetched before, on a thread of its own.
+    """Decides at once, on the event loop: an implementation fetches remote data in advance, on a thread of
+    its own.
 
     Made without arguments, then given the broker's settings, as text.
     """

@@ -21,7 +21,8 @@ from odradek.security.acls import WILDCARD, AclPattern
 from odradek.security.audit import AUDIT_TOPIC
 
 INTERNAL_PREFIX: Final = "__odradek_"
-"""Every topic that Odradek itself makes in a cluster has a name that begins so, but for the command topics of SQL servers."""
+"""Every topic that Odradek itself makes in a cluster has a name that begins so, except the command topics of
+SQL servers."""
 SQL_PREFIX: Final = "_odradek-sql-"
 SCHEMAS_TOPIC: Final = "_schemas"
 CLOSED_SUFFIXES: Final = ("-changelog", "-repartition")
@@ -58,6 +59,6 @@ def means(pattern: AclPattern, topic: str) -> bool:
 
 
 def is_internal(topic: str) -> bool:
-    """Returns whether a topic belongs to brokers or programs, by its name: Kafka's `__*`, those of the system, an
-    application's state. No record of one goes there because a header names it."""
+    """Returns whether a topic belongs to brokers or programs, by its name: Kafka's `__*`, the system's
+    topics, an application's state. No record is sent to an internal topic because a header names it."""
     return topic.startswith("__") or is_of_the_system(topic) or topic.endswith(CLOSED_SUFFIXES)

@@ -1,8 +1,8 @@
 """The principal of a connection: a port (`principal.builder.class`).
 
 Kafka's own rule is the default: the user that logged in, else the name in the client's certificate by
-`ssl.principal.mapping.rules`, else `User:ANONYMOUS`. A class of one's own is given what that rule says, and may say
-something else.
+`ssl.principal.mapping.rules`, else `User:ANONYMOUS`. A class of one's own gets this rule's principal, and may
+return another one.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ BROKER_ITSELF: Final = "Broker:"
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """The principal and the address of a request's client; of a forwarded request, those of the original client."""
+    """The principal and the address of a request's client; for a forwarded request, of the original
+    client."""
 
     principal: str = ANONYMOUS
     host: str = ""

@@ -9,8 +9,9 @@ broker records what clients use and learns for how many seconds a client must be
     any other user + client id, any other user + any other client, any other user,
     client id, any other client
 
-What is shared follows from it: those who come under a limit of a user share it with that user's other clients, those under a
-limit of a client id with all who call themselves so; "any other" gives each one a measure of its own.
+The sharing follows from it: clients under a limit of a user share it with that user's other clients, and
+clients under a limit of a client id share it with all clients of that id; "any other" gives each one a
+measure of its own.
 
 **Memory.** A measure that is as good as new is dropped, so only clients that were active within the last window cost
 anything. Beyond `measures_max` of one kind, newcomers share one measure for each limit: a client that invents a client id for
@@ -38,7 +39,7 @@ _OTHERS: Final = "\0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaTerms:
-    """The settings behind it all."""
+    """The settings of all quotas."""
 
     window: Window = _DEFAULT_WINDOW
     mutation_window: Window = _DEFAULT_WINDOW
@@ -76,7 +77,8 @@ class _Measures:
         return bucket
 
     def _drop_full(self, now: float) -> None:
-        """Two for each that may come: what is as good as new is gone soon, and no call takes long."""
+        """Drops up to two full measures for each new one: full measures do not stay long, and no call takes
+        long."""
         for key in [key for key, _ in zip(self._held, range(2), strict=False)]:
             bucket, limit = self._held[key]
             if not bucket.is_full(limit, now):
@@ -112,8 +114,8 @@ class Quotas:
             pass
 
     def updates(self, limits: Limits) -> Iterator[None]:
-        """Takes over all limits in steps, one for each part that differs. Limits of later parts are those of before until
-        the last step."""
+        """Takes over all limits in steps, one for each part that differs. Limits of later parts stay as
+        before until the last step."""
         parts = limits.parts if isinstance(limits, Parted) else (dict(limits),)
         if len(parts) != len(self._parts):
             self._limits.clear()

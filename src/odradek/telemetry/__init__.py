@@ -1,1 +1,1 @@
-"""Structured events: what happened, with the values that say where and to whom."""
+"""Structured events: what happened, with values for where and to whom."""

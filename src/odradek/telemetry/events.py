@@ -75,7 +75,8 @@ def get(room: str) -> Events:
 def caused_by_peers(room: str) -> Events:
     """Events of `room` that any client of a listener can cause as often as it likes, by what it asks or by how it behaves.
 
-    In a broker's own output there is a limit of their number, for each event and address. The log says how many were dropped.
+    In a broker's own output there is a limit of their number, for each event and address. The log reports how
+    many were dropped.
     """
     return Events(logging.getLogger(f"{_ROOT}.{room}"), is_limited=True)
 
@@ -98,12 +99,13 @@ def configure(
     logger.handlers[:] = [handler]
     logger.setLevel(level)
     logger.propagate = False
-    # What asyncio has to say of a request, a connection or a task that failed goes the same way, and within a limit.
+    # asyncio's log lines about failed requests, connections and tasks go the same way, and within a limit.
     logging.getLogger(_ASYNCIO).handlers[:] = [handler]
 
 
 class _LineLimitFilter(logging.Filter):
-    """Drops what `LineLimiter` says, and writes what it has to tell of that. The clock is that of the records."""
+    """Drops the lines that `LineLimiter` refuses, and writes its reports about them. The clock is the
+    records' time."""
 
     def __init__(self, handler: logging.Handler, lines_max: int) -> None:
         super().__init__()

@@ -20,7 +20,8 @@ _OPEN_METRICS_TYPE: Final = "application/openmetrics-text"
 
 
 def chosen_type(accept: str) -> str:
-    """Returns the content type that an Accept header prefers; Prometheus' text where it says nothing of OpenMetrics."""
+    """Returns the content type that an Accept header prefers; Prometheus' text where it does not mention
+    OpenMetrics."""
     weights = {"": 0.0, _OPEN_METRICS_TYPE: 0.0, "text/plain": 0.0}
     for part in accept.split(","):
         name, *parameters = (word.strip().lower() for word in part.split(";"))

@@ -54,8 +54,8 @@ class LineLimiter:
         return len(self._buckets)
 
     def admit(self, cause: Cause, now: float) -> int | None:
-        """Returns None when the line is to be dropped, else how many of its cause were dropped since the last that was
-        reported."""
+        """Returns None when the line must be dropped, else how many of its cause were dropped since the last
+        report."""
         bucket = self._bucket(cause, now)
         passed = max(0.0, now - bucket.filled_at)  # a wall clock may be set back
         bucket.lines = min(self._burst, bucket.lines + passed * self._per_second)

@@ -23,7 +23,7 @@ _UNESCAPING: Final = re.compile(r"\\(.)")
 
 
 class MetricKind(Enum):
-    """Says what a family's samples are."""
+    """The type of a family's samples."""
 
     COUNTER = "counter"
     GAUGE = "gauge"

@@ -1,8 +1,9 @@
 """Sends spans and metrics to an OpenTelemetry collector: OTLP over HTTP, by OpenTelemetry's own exporters (`odradek[otel]`).
 
-Spans wait in the SDK's queue, which is bounded and drops what is too much; its thread sends them. `OtlpMetrics.export` blocks
-until the collector has answered: call it on a thread that may wait. The endpoint is the collector's base address; headers,
-certificates, compression and timeouts are those of OpenTelemetry's environment variables (`OTEL_EXPORTER_OTLP_HEADERS`, …).
+Spans wait in the SDK's queue, which is bounded and drops what is too much; its thread sends them.
+`OtlpMetrics.export` blocks until the collector has answered: call it on a thread that may wait. The endpoint
+is the collector's base address; headers, certificates, compression and timeouts come from OpenTelemetry's
+environment variables (`OTEL_EXPORTER_OTLP_HEADERS`, …).
 """
 
 from __future__ import annotations

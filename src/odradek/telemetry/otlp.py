@@ -1,9 +1,10 @@
 """Reads and writes OpenTelemetry's metrics as clients push them (KIP-714): the protobuf message MetricsData.
 https://github.com/open-telemetry/opentelemetry-proto/blob/main/opentelemetry/proto/metrics/v1/metrics.proto
 
-Theory. A payload comes from a stranger, so the reader is ours: it walks the fields where they are, in steps between which the
-event loop goes on, and it makes nothing but the points that it returns. It visits `FIELDS_MAX` fields at most, and returns
-`POINTS_MAX` points. Of a histogram or a summary it returns count and sum, as two points. Unknown fields are skipped.
+Theory. A payload comes from a stranger, so the reader is ours: it walks the fields where they are, in steps
+between which the event loop runs, and it makes nothing but the points that it returns. It visits `FIELDS_MAX`
+fields at most, and returns `POINTS_MAX` points. Of a histogram or a summary it returns count and sum, as two
+points. Unknown fields are skipped.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class TelemetryFormatError(OdradekError):
 
 
 class PointKind(Enum):
-    """Says what a value means."""
+    """The meaning of a value."""
 
     GAUGE = "gauge"
     COUNTER = "counter"

@@ -1,4 +1,5 @@
-"""Spans as plain values: what one step did with a record, and when. What exports them is behind a port.
+"""Spans as plain values: what one step did with a record, and when. A port separates them from their
+exporter.
 
 Theory. A part that makes spans hands each finished one to a `SpanSink`, which returns at once. The sink that sends them to a
 collector is in `opentelemetry_export.py`; nothing else in Odradek imports OpenTelemetry's SDK.
@@ -82,7 +83,7 @@ class RateLimit:
         self._updated_at = now()
 
     def allow(self, cost: float = 1.0) -> bool:
-        """Tells whether so much is left now, and spends it if it is."""
+        """Tells whether `cost` is available now, and spends it if it is."""
         now = self._now()
         self._left = min(self._left + (now - self._updated_at) * self._per_second, float(self._per_second))
         self._updated_at = now

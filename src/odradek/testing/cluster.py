@@ -25,7 +25,8 @@ class Cluster:
     """A context manager, which may be entered again. `settings` are Kafka's broker settings, for all brokers; `data` keeps
     the data (and the brokers' logs) between uses.
 
-    Topics and internal topics get as many replicas as there are brokers, up to three, unless the settings say otherwise.
+    Topics and internal topics get as many replicas as there are brokers, up to three, unless the settings
+    override it.
     """
 
     def __init__(

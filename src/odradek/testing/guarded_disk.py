@@ -4,9 +4,9 @@ An fsync on the loop stops every client of the broker for as long as the disk ta
 its tests, so tests and the simulator use this disk: the call raises, and `violations` keeps it for a root that swallows the
 error.
 
-What counts as the loop's thread: one on which an event loop is running. The simulator's offload runs work on threads of its
-own, on which no loop runs, so the guard allows it everything. An offload of a test that runs work where it is asked for says so
-with `off_loop`. Places that may do it all the same are in `ALLOWED`, each with its reason.
+What counts as the loop's thread: one on which an event loop is running. The simulator's offload runs work on
+threads of its own, on which no loop runs, so the guard allows it everything. A test's offload that runs work
+on the calling thread marks it with `off_loop`. Exceptions are in `ALLOWED`, each with its reason.
 """
 
 from __future__ import annotations

@@ -58,7 +58,8 @@ class LocalBroker:
         self._settings = dict(settings or {})
         self._is_secure = secure
         self.client_settings: dict[str, str] = {}
-        """The settings that clients need besides the address, by Kafka's names (and librdkafka's); empty in plain text."""
+        """The settings that clients need in addition to the address, by Kafka's names (and librdkafka's);
+        empty in plain text."""
         self._data = data
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._running: _Running | None = None

@@ -54,7 +54,8 @@ _DEPENDENCY = Template(
 
 
 class ZooKeeperAbsent(OdradekError):
-    """The error where this machine has no ZooKeeper; the message is one sentence that says why, and what to do."""
+    """The error where this machine has no ZooKeeper; the message is one sentence with the reason and a
+    remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

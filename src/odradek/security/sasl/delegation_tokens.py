@@ -26,7 +26,7 @@ class DelegationToken:
     requester: str
     """The principal that requested it."""
     renewers: tuple[str, ...]
-    """The principals that may renew and end it, beside its owner."""
+    """The principals that may renew and end it, in addition to its owner."""
     issued_ms: int
     expires_ms: int
     max_ms: int

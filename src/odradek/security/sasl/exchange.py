@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class LoginRefused(Exception):
-    """The login failed; the message says why, for the broker's log only. It holds no password."""
+    """The login failed; the message has the reason, for the broker's log only. It has no password."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

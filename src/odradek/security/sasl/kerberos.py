@@ -6,10 +6,10 @@
     server:  wrapped: one byte of security layers that it has, three bytes of a size
     client:  wrapped: the layer it takes, three bytes of a size, whom it wants to act as
 
-Kafka has one layer, "none": what follows is as it is, and TLS protects it. At a login the server asks no KDC: it reads its
-keytab and the library's replay cache (0.6 ms). The client's first step asks the KDC: it blocks, so it belongs on a thread.
-The user is always the principal that proved itself. A client that names another one is refused, but for the broker's own
-service, which kafka-python and aiokafka write there.
+Kafka has one layer, "none": what follows is as it is, and TLS protects it. At a login the server asks no KDC:
+it reads its keytab and the library's replay cache (0.6 ms). The client's first step asks the KDC: it blocks,
+so it belongs on a thread. The user is always the principal that proved itself. A client that names another
+one is refused, except the broker's own service, which kafka-python and aiokafka write there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _NO_ONE_IN_PARTICULAR: Final = "x"
 
 
 class _Context(gssapi.SecurityContext):  # type: ignore[misc]
-    """An error of a step is raised by that step; the library's habit is to keep it until the next."""
+    """A context that raises an error of a step in that step; by default the library raises it in the next
+    one."""
 
     __DEFER_STEP_ERRORS__ = False
 
@@ -67,7 +68,7 @@ class KerberosServer:
                 return ExchangeStep(end=self._chosen(response))
             if self._context.complete:
                 if response:
-                    raise LoginRefused("the context is there, and the client goes on with it")
+                    raise LoginRefused("the context is complete, and the client sends another token")
                 return self._offer()
             if not response:
                 raise LoginRefused("the first message is empty")

@@ -160,7 +160,7 @@ class ScramServer:
             raise LoginRefused("the last message is about another header than the first")
         if not hmac.compare_digest(match["nonce"].encode(), self._nonce.encode()):
             raise LoginRefused(
-                "the nonce is not the one that the server sent: librdkafka before 2.6.1 does so, and has to be upgraded"
+                "the nonce is not the one that the server sent: librdkafka before 2.6.1 does so: upgrade it"
             )
         messages = f"{self._messages},{match['without_proof']}".encode()
         signature = hmac.digest(credential.stored_key, messages, self._algorithm)
@@ -182,7 +182,7 @@ class ScramServer:
 
 
 class ScramClient:
-    """The client's side of a SCRAM login. With `is_token`, user and password are those of a delegation token."""
+    """The client's side of a SCRAM login. With `is_token`, user and password are a delegation token's."""
 
     def __init__(
         self, mechanism: str, user: str, password: str, nonce: str, *, is_token: bool = False

@@ -116,7 +116,8 @@ class LoginSession:
         return HandshakeOutcome(error=ErrorCode.NONE, mechanisms=known)
 
     def step(self, response: bytes, now_s: float, wall_ms: int) -> tuple[ExchangeStep, int]:
-        """Handles a token of the exchange: the client's answer, and after the end the session's length in ms (0: for ever).
+        """Handles a token of the exchange: the client's answer, and after the end the session's length in ms
+        (0: no limit).
 
         LoginRefused ends the connection.
         """

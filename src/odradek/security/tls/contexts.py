@@ -144,7 +144,7 @@ def server_context(config: SslConfig, material: TlsMaterial, *, prefix: str = ""
 
 
 def client_context(config: SslConfig, material: TlsMaterial, *, prefix: str = "") -> ssl.SSLContext:
-    """Returns the context for outgoing connections. Without authorities of its own it trusts those of the system."""
+    """Returns the context for outgoing connections. Without authorities of its own it trusts the system's."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = config.endpoint_identification_algorithm.lower() == "https"
     context.verify_mode = ssl.CERT_REQUIRED
@@ -198,7 +198,7 @@ _KEYSTORE_PROBLEMS: Final = {
 
 
 def keystore_problem(error: ssl.SSLError) -> str:
-    """Says what of a key and its certificates OpenSSL refuses, and what to do."""
+    """Returns why OpenSSL refuses a key and its certificates, and a remedy."""
     reason = (error.reason or str(error)).replace("_", " ").lower()
     return _KEYSTORE_PROBLEMS.get(error.reason) or f"its key or a certificate cannot be used: {reason}"
 

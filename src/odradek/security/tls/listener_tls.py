@@ -63,7 +63,7 @@ class ListenerCertificates:
 
     @property
     def authorities(self) -> Sequence[Mapping[str, object]]:
-        """The authorities of the own certificate, and those of clients and other brokers."""
+        """The authorities of the own certificate, of clients and of other brokers."""
         return self._material.authorities_around()
 
     @property

@@ -1,8 +1,8 @@
 """Keystores and truststores: PEM, PKCS#12 and JKS, as files or inline, as PEM in the end.
 
-PEM needs nothing but Python. PKCS#12 needs `cryptography`, JKS needs `pyjks`: both are in `odradek[security]`. A file says by
-its first bytes what it is, so `ssl.keystore.type` is needed only by those who want it checked. Errors name the file and never
-what is in it.
+PEM needs nothing but Python. PKCS#12 needs `cryptography`, JKS needs `pyjks`: both are in
+`odradek[security]`. The first bytes of a file show its type, so `ssl.keystore.type` is needed only to check
+it. Errors name the file and never its content.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class SimDisk:
             self._on_crash(kind)
 
     def enter(self, operation: str, path: str, detail: object = None) -> Outcome | None:
-        """Pass an I/O point: raise if the host is dead, else say what is to go wrong."""
+        """Pass an I/O point: raise if the host is dead, else return the planned fault."""
         self.check_alive()
         if self._on_point is not None:
             self._on_point()
@@ -279,7 +279,7 @@ class SimDisk:
 
 
 class SimLock:
-    """A lock on a simulated directory: implements `DirectoryLock`. It is gone with its mount."""
+    """A lock on a simulated directory: implements `DirectoryLock`. It ends with its mount."""
 
     __slots__ = ("_disk",)
 
@@ -410,7 +410,7 @@ class SimFile:
         if self._rests:
             self._disk.settle(self._disk.enter("open", self._path), self._path)
             if not self._leads_here():
-                raise FileNotFoundError(errno.ENOENT, "the name of a resting file is gone", self._path)
+                raise FileNotFoundError(errno.ENOENT, "the name of a resting file was removed", self._path)
             self._rests = False
 
     def _check_open(self) -> None:

@@ -31,9 +31,9 @@ class Point:
 
 class CrashKind(Enum):
     PROCESS_KILL = "kill"
-    """The process is gone; the kernel, its page cache and its sockets' last bytes are not."""
+    """The process is lost; the kernel, its page cache and its sockets' last bytes stay."""
     POWER_LOSS = "power"
-    """Everything is gone but the platter."""
+    """Everything is lost except the platter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class DiskFault(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class CrashAt:
-    """Dies at point `number`, or at the first one behind it that is one of `operations`."""
+    """Dies at point `number`, or at the first later one that is one of `operations`."""
 
     number: int
     kind: CrashKind
@@ -82,7 +82,7 @@ class CrashAt:
 
 @dataclass(slots=True, kw_only=True)
 class FailAt:
-    """Answers an error once: at point `number`, or at the first one behind it that is one of `operations`."""
+    """Returns an error once: at point `number`, or at the first later one that is one of `operations`."""
 
     number: int
     error: int

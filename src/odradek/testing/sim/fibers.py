@@ -1,8 +1,8 @@
 """Fibers for offloaded work in simulation: a greenlet if that package is installed, else a thread that waits for its turn.
 
-Either is handed a baton, and hands it back at each I/O point, so a seed gives one and the same order of events. A greenlet is
-handed it by a function call. A thread has to be woken by the system: runs take two to three times as long, above all on a busy
-machine.
+Either is handed a baton, and hands it back at each I/O point, so a seed gives one and the same order of
+events. A greenlet is handed it by a function call. A thread must be woken by the system: runs take two to
+three times as long, above all on a busy machine.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ThreadFiber:
 
 
 class GreenletFiber:
-    """A stack of its own on the thread that resumes it, which may itself be that of another fiber."""
+    """A stack of its own on the thread that resumes it, which may itself run another fiber."""
 
     def __init__(self, run: Callable[[], None]) -> None:
         self._fiber = greenlet.greenlet(run)

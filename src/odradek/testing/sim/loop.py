@@ -210,7 +210,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self.call_exception_handler({"message": message, "exception": error, "handle": handle})
 
     def pause(self, owner: object) -> None:
-        """Hold back every callback of `owner`, as a process that is stopped runs none; time goes on for it all the same."""
+        """Hold back every callback of `owner`, as a process that is stopped runs none; its time still
+        passes."""
         self._paused.setdefault(owner, deque())
 
     def resume(self, owner: object) -> None:

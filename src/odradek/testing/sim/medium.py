@@ -101,7 +101,7 @@ class Inode:
             self.cache = bytearray(self.platter)
 
     def overwrite(self, content: bytes) -> None:
-        """Put other bytes in its place, durably, behind everyone's back."""
+        """Put other bytes in its place, durably, without any notice."""
         self.platter, self.cache = bytearray(content), bytearray(content)
         self._unsynced.clear()
 

@@ -1,9 +1,9 @@
 """The simulated network: machines with addresses, listeners, and the conditions between them.
 
 A `NetworkHost` is a box with a kernel and a cable; an `Interface` is one life of one process on it. When the
-process is killed the kernel stays and says so to its peers; when the power fails no one says anything, and
-the peers hold half-open connections until they send something. Partitions are one-way, so that
-acknowledgements can be lost while data passes.
+process is killed the kernel stays and tells its peers; when the power fails the peers hear nothing, and hold
+half-open connections until they send something. Partitions are one-way, so that acknowledgements can be lost
+while data passes.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Blocking work in simulation: workers, of which only one ever moves.
 
-Theory. Work handed to the Offload port runs beside the event loop: its disk operations fall between any two
-steps of the loop, and its result arrives when the world may have changed. To meet such interleavings with a
-seed instead of luck, each piece of work runs on a worker that holds a baton: the loop hands the baton over
-and waits; the worker hands it back at its next I/O point, and gets it again after a virtual delay drawn from
-the seed. Two workers never run at once, so nothing here is a race of the real machine, and a seed gives one
-order of events. `fibers` says what a worker is made of.
+Theory. Work handed to the Offload port runs concurrently with the event loop: its disk operations fall
+between any two steps of the loop, and its result arrives when the world may have changed. To meet such
+interleavings with a seed instead of luck, each piece of work runs on a worker that holds a baton: the loop
+hands the baton over and waits; the worker hands it back at its next I/O point, and gets it again after a
+virtual delay drawn from the seed. Two workers never run at once, so nothing here is a race of the real
+machine, and a seed gives one order of events. `fibers` defines what a worker is made of.
 
 A lock held across an I/O point would stop everything, because its waiter holds the baton. So while
 a world is entered `threading.Lock` makes `BatonLock`s: a worker that finds one taken gives way and tries
@@ -222,7 +222,7 @@ def _deliver(job: _Job) -> None:
 
 
 class BatonLock:
-    """Stands in for `threading.Lock` while a world is entered. Between threads of no world it is a
+    """Replaces `threading.Lock` while a world is entered. Between threads of no world it is a
     plain lock.
     """
 

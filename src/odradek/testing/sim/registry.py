@@ -35,7 +35,7 @@ class RegistryConditions:
     latency_s: Span = (0.0002, 0.003)
     """The latency of one direction."""
     lag_s: Span = (0.0, 0.03)
-    """The time by which the replica that a client reads from is behind."""
+    """The lag of the replica that a client reads from."""
     watch_delay_s: Span = (0.0, 0.01)
     """The delay from the replica's change to the call of the watch."""
     loss: float = 0.0

@@ -59,7 +59,7 @@ class TransportOwner(Protocol):
 
 
 class TransportNetwork(WireNetwork, Protocol):
-    """The parts of the network that an end of a connection needs, besides those of a wire."""
+    """The parts of the network that an end of a connection needs, in addition to a wire's."""
 
     def window_bytes(self) -> int: ...
 

@@ -32,7 +32,8 @@ from odradek.testing.sim.trace import Trace, events_into
 T = TypeVar("T")
 _CANCEL_ROUNDS_MAX = 100
 _FEW = replace(UNLIMITED, readers=2, writers=8)
-"""Descriptors so few that logs must share them in every run. Connections do not belong to the simulated disk."""
+"""A small number of descriptors, so that logs share them in every run. Connections do not belong to the
+simulated disk."""
 _ERRORS_SHOWN = 5
 
 
@@ -81,7 +82,7 @@ class HostLifetime:
         return self.host.world.loop.is_paused(self.interface)
 
     def pause(self) -> None:
-        """Stop the process, as SIGSTOP does: its kernel still answers, and time goes on."""
+        """Stop the process, as SIGSTOP does: its kernel still answers, and time passes."""
         if self.is_alive:
             self.host.world.trace.note("paused", self.name)
             self.host.world.loop.pause(self.interface)

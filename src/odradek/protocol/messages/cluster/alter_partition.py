@@ -4,7 +4,7 @@ Between brokers. `leader_recovery_state` is 1 while the leader, elected uncleanl
 
 Versions
      2  topics by id; INELIGIBLE_REPLICA and NEW_LEADER_ELECTED (KIP-841)
-     3  epochs of the brokers that are to be in sync, so that a restarted one cannot be mistaken for its former self (KIP-903)
+     3  epochs of the brokers in the new ISR: a restarted broker is not mistaken for its former self (KIP-903)
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """ClusterSync (key 10000): a broker pulls the cluster's image from the controller. Odradek's own, between its brokers.
 
-The broker says which version of the image it has applied (-1: none, or one of another controller epoch) and reports about
-itself (JSON in `payload`); the answer, a long poll, brings what came since. `kind` is 0 when nothing did, 1 for a delta to the
-version that the broker named, 2 for a whole image; the payloads are those of `cluster/sync.py`.
+The broker sends the version of the image that it has applied (-1: none, or one of another controller epoch)
+and a report about itself (JSON in `payload`); the response, a long poll, brings later changes. `kind` is 0
+without changes, 1 for a delta to the version that the broker named, 2 for a whole image; `cluster/sync.py`
+defines the payloads.
 """
 
 from __future__ import annotations

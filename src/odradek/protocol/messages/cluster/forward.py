@@ -1,8 +1,8 @@
 """Forward (key 10001, ours): a client's request as a broker passes it on to the controller, and the answer on its way back.
 
-What Kafka calls an envelope (KIP-590); ours also says which image of the cluster the answer is part of. `request_data` and
-`response_data` are whole frames without their length: header and body, as the client sent them and will get them. The
-error is about the passing on alone.
+What Kafka calls an envelope (KIP-590); ours also has the version of the cluster image that the response is
+part of. `request_data` and `response_data` are whole frames without their length: header and body, as the
+client sent them and will get them. The error is about the passing on alone.
 
 Versions
      0  the first

@@ -1,4 +1,4 @@
-"""DeleteRecords (key 21): drop the records below an offset; -1 stands for the high watermark (KIP-107).
+"""DeleteRecords (key 21): drop the records below an offset; -1 means the high watermark (KIP-107).
 
 Versions
      1  quota violations are answered first and throttled afterwards (KIP-219)

@@ -12,7 +12,7 @@ Versions
      7  zstd (KIP-110)
      8  response: error message and the records to blame (KIP-467)
      9  flexible
-    10  response, tagged: the current leader and its address beside NOT_LEADER_OR_FOLLOWER (KIP-951)
+    10  response, tagged: the current leader and its address with NOT_LEADER_OR_FOLLOWER (KIP-951)
     11  TRANSACTION_ABORTABLE (KIP-890)
     12  a transactional produce adds its partition to the transaction by itself (KIP-890)
     13  topic ids in place of names (KIP-516)

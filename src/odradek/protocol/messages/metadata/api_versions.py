@@ -1,8 +1,8 @@
 """ApiVersions (key 18): which APIs and versions a broker speaks. The first request on most connections.
 
 Two rules keep strangers on speaking terms. The response always has the oldest header, since its reader does
-not know yet what the broker can do. And a request in a version that the broker does not know is answered in
-version 0 with UNSUPPORTED_VERSION and the list all the same.
+not know yet what the broker can do. And a request in a version that the broker does not know is still
+answered, in version 0, with UNSUPPORTED_VERSION and the list.
 
 Versions
      1  response: throttle time

@@ -1,6 +1,6 @@
 """DescribeTopicPartitions (key 75): metadata of topics page by page, with eligible leader replicas (KIP-966).
 
-A `cursor` says where a page starts; `next_cursor` is null on the last one. An empty list of topics asks for
+A `cursor` is the start of a page; `next_cursor` is null on the last one. An empty list of topics asks for
 all. One version, and the first API in use whose structs may be null.
 """
 

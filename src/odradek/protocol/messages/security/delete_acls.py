@@ -1,4 +1,4 @@
-"""DeleteAcls (key 31): remove the access rules that match filters, and say which they were.
+"""DeleteAcls (key 31): remove the access rules that match filters, and return them.
 
 Versions
      1  resource pattern type: literal or prefixed (KIP-290)

@@ -1,6 +1,6 @@
 """SaslHandshake (key 17): choose a SASL mechanism.
 
-After version 0 the exchange goes on as bare tokens in frames of their own, after version 1 inside
+After version 0 the exchange continues with bare tokens in frames of their own, after version 1 inside
 SaslAuthenticate (KIP-152). There will hardly be a version 2: clients up to 2.4 negotiate this API's version
 wrongly (KAFKA-9577).
 """

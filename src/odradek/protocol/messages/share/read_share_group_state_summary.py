@@ -1,5 +1,5 @@
-"""ReadShareGroupStateSummary (key 87): a share group's offsets without its batches, for those who describe groups
-(KIP-932).
+"""ReadShareGroupStateSummary (key 87): a share group's offsets without its batches, for descriptions of
+groups (KIP-932).
 
 Versions
      1  response: how many records above the start offset are done with (KIP-1226)

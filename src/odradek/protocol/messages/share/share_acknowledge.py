@@ -1,7 +1,7 @@
 """ShareAcknowledge (key 79): accept, release or reject records acquired from a share group (KIP-932).
 
-Acknowledgements may also ride on the next ShareFetch, whose types and sessions this request shares. Version 0 was
-early access and is gone.
+Acknowledgements may also ride on the next ShareFetch, whose types and sessions this request shares. Version 0
+was early access and was removed.
 
 Versions
      2  renewal of locks; response: how long they last (KIP-1222)

@@ -1,8 +1,9 @@
 """ShareFetch (key 78): acquire records as a member of a share group, and acknowledge earlier ones (KIP-932).
 
-Share sessions work like fetch sessions, without ids: a member has one per broker, epoch 0 opens it, -1 closes it.
-An acknowledgement has one type for its whole batch or one for each offset: 0 gap, 1 accept, 2 release, 3 reject, 4
-renew. Version 0 was early access and is gone; `partition_max_bytes` was part of it. `records` may not be null.
+Share sessions work like fetch sessions, without ids: a member has one per broker, epoch 0 opens it, -1 closes
+it. An acknowledgement has one type for its whole batch or one for each offset: 0 gap, 1 accept, 2 release, 3
+reject, 4 renew. Version 0 was early access and was removed; `partition_max_bytes` was part of it. `records`
+may not be null.
 
 Versions
      1  limits in records; response: how long acquired records stay locked

@@ -1,6 +1,6 @@
 """ShareGroupDescribe (key 77): state, assignment and members of share groups (KIP-932).
 
-Version 0 was early access and is gone."""
+Version 0 was early access and was removed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """ShareGroupHeartbeat (key 76): join, stay in and leave a share group (KIP-932).
 
-In the epoch, 0 joins and -1 leaves. The member id comes from the member. Version 0 was early access and is gone."""
+In the epoch, 0 joins and -1 leaves. The member id comes from the member. Version 0 was early access and was
+removed."""
 
 from __future__ import annotations
 
