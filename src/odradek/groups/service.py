@@ -42,7 +42,7 @@ from odradek.protocol.messages.share.share_group_heartbeat import (
 from odradek.runtime.ports import Offload
 from odradek.runtime.prompt import PromptFuture
 from odradek.runtime.turns import Turn
-from odradek.shards import Shard, Shards, decided
+from odradek.shards import Shard, Shards, Ticket, WaitingRequest, decided
 from odradek.telemetry import events
 
 _log = events.caused_by_peers("groups")
@@ -99,6 +99,23 @@ class GroupService:
                 machine, now, request=request, caller=caller, ticket=ticket
             )
         )
+
+    def try_join(self, request: JoinGroupRequest, caller: Caller, ticket: Ticket[JoinGroupResponse]) -> bool:
+        """Does what `join` does, for a ticket of the caller. Returns False, with nothing done, where `join` would match
+        expressions first."""
+        decide = partial(classic.join, request=request, caller=caller, ticket=ticket)
+        try:
+            self._shard(request.group_id).begin(decide)
+        except MatchingRequired:
+            return False
+        return True
+
+    def begin_sync(
+        self, request: SyncGroupRequest, caller: Caller, ticket: Ticket[SyncGroupResponse]
+    ) -> None:
+        """Does what `sync` does, for a ticket of the caller."""
+        decide = partial(classic.sync, request=request, caller=caller, ticket=ticket)
+        self._shard(request.group_id).begin(decide)
 
     def sync(self, request: SyncGroupRequest, caller: Caller) -> PromptFuture[SyncGroupResponse]:
         """Answers when the leader's assignment is durable."""
@@ -193,6 +210,10 @@ class GroupService:
             if error.code not in _TOO_LARGE:
                 raise  # an error that is its own cause is a cycle, with all frames that it passed
             raise commit_refusal(error) from error
+
+    def commit_for(self, request: CommitRequest, waiting: WaitingRequest[Verdicts]) -> None:
+        """Does what `commit` does, for a request that waits; errors are those of the shard."""
+        self._shard(request.group_id).execute_for(partial(committing.commit, request=request), waiting)
 
     async def fetch(
         self,

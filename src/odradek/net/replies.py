@@ -33,6 +33,12 @@ Reply = Chunks | None | Awaitable[Chunks | None] | HeldReply
 """Ready bytes, nothing at all (acks=0), or either of them later."""
 
 
+def at_once(chunks: Chunks | HeldReply) -> Chunks:
+    """Returns the bytes of a response of few elements."""
+    assert not isinstance(chunks, HeldReply), "only a response of many elements is written in steps"
+    return chunks
+
+
 class PeerError(Exception):
     """The peer broke the protocol: the connection is closed, with one event that has the reason."""
 
@@ -107,7 +113,7 @@ class ReplyQueue:
         if observer is not None:
             self._observed.append((observer, self._now()))
         self._ready.extend(chunks)
-        self.ready_bytes += sum(map(len, chunks))
+        self.ready_bytes += len(chunks[0]) if len(chunks) == 1 else sum(map(len, chunks))
 
     @property
     def request_bytes(self) -> int:
@@ -141,7 +147,7 @@ class ReplyQueue:
                 if first.observer is not None:
                     self._observed.append((first.observer, first.ready_at))
                 self._ready.extend(ready)
-                self.ready_bytes += sum(map(len, ready))
+                self.ready_bytes += len(ready[0]) if len(ready) == 1 else sum(map(len, ready))
 
     def drain(self, now: float) -> Chunks:
         """Returns the bytes that may be written now."""

@@ -8,7 +8,7 @@ that sets a result must be done with its own state: a callback may come back to 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable, Generator
 from enum import Enum
 from typing import Final, Generic, Protocol, TypeVar, cast
 
@@ -35,9 +35,11 @@ class CancellableSource(Protocol):
     def cancel(self) -> object: ...
 
 
-class PromptFuture(Awaitable[T], Generic[T]):
+class PromptFuture(Generic[T]):
     """A result that comes later. It has the methods of `asyncio.Future` that callbacks need, and can be awaited. Used on the
-    event loop only. An exception that no one retrieves is not reported."""
+    event loop only. An exception that no one retrieves is not reported.
+
+    It is an `Awaitable` by its methods alone: with an abstract base class `isinstance` would be slow for its subclasses."""
 
     __slots__ = ("_callbacks", "_source", "_state", "_value")
 
@@ -124,6 +126,20 @@ class PromptFuture(Awaitable[T], Generic[T]):
 
         self.add_done_callback(settle)
         return target
+
+    def follow(self, source: asyncio.Future[T]) -> None:
+        """Takes over the outcome of a future of asyncio, unless this one has an outcome by then."""
+        source.add_done_callback(self._copy)
+
+    def _copy(self, source: asyncio.Future[T]) -> None:
+        if self.done():
+            return
+        if source.cancelled():
+            self.cancel()
+        elif (error := source.exception()) is not None:
+            self.set_exception(error)
+        else:
+            self.set_result(source.result())
 
     def as_future(self) -> asyncio.Future[T]:
         """Returns an asyncio future of the same outcome; its cancellation cancels this one."""

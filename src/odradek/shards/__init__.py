@@ -1,5 +1,6 @@
 """Replicated state machines whose log is a partition: what groups and transactions are built on."""
 
+from odradek.shards.held import WaitingRequest
 from odradek.shards.log import ShardLog
 from odradek.shards.machine import ShardMachine, StoredRecord
 from odradek.shards.outcome import BatchProducer, DeferredReply, Moment, NewRecord, Outcome, Ticket
@@ -19,6 +20,7 @@ __all__ = [
     "Shards",
     "StoredRecord",
     "Ticket",
+    "WaitingRequest",
     "decided",
     "java_hash",
     "partition_of",

@@ -16,47 +16,66 @@ from odradek.shards.outcome import DeferredReply, Outcome, Ticket
 R = TypeVar("R")
 
 
-class WaitingTicket(Ticket[R]):
-    """The ticket of a request that waits, with its waiter: no table of waiters is searched for each answer."""
+class WaitingRequest(Ticket[R]):
+    """A request that waits, and its ticket: no table of waiters is searched for each answer."""
 
-    __slots__ = ("response",)
+    __slots__ = ()
 
-    def __init__(self) -> None:
-        self.response: Final[PromptFuture[R]] = PromptFuture()
-        """Resolves to the response, or raises the KafkaError that took the coordinator away."""
+    def answer(self, response: R) -> None:
+        """Answers the request, unless its waiter was cancelled."""
+        raise NotImplementedError
+
+    def refuse(self, error: KafkaError) -> None:
+        """Refuses the request, unless its waiter was cancelled, or has its answer."""
+        raise NotImplementedError
+
+
+class WaitingTicket(PromptFuture[R], WaitingRequest[R]):
+    """A request whose waiter wants the response itself: resolves to it, or raises the KafkaError that took the coordinator
+    away."""
+
+    __slots__ = ()
+
+    def answer(self, response: R) -> None:
+        if not self.done():
+            self.set_result(response)
+
+    def refuse(self, error: KafkaError) -> None:
+        if not self.done():
+            self.set_exception(error)
 
 
 def answer_request(reply: DeferredReply[object]) -> None:
     """Answers the request, unless its waiter was cancelled."""
-    if isinstance(reply.ticket, WaitingTicket) and not reply.ticket.response.done():
-        reply.ticket.response.set_result(reply.response)
+    if isinstance(reply.ticket, WaitingRequest):
+        reply.ticket.answer(reply.response)
 
 
 def refuse_request(ticket: Ticket[object], error: KafkaError) -> None:
-    if isinstance(ticket, WaitingTicket) and not ticket.response.done():
-        ticket.response.set_exception(error)
+    if isinstance(ticket, WaitingRequest):
+        ticket.refuse(error)
 
 
 class HeldOutcome(NamedTuple):
     """An outcome whose answers, and whose reply if someone waits for it, leave later."""
 
     outcome: Outcome[object]
-    waiting: PromptFuture[Any]
-    """The waiter for the reply; in a deferred operation the one for its own ticket's response, which may be still later."""
-    is_deferred: bool = False
+    waiting: WaitingRequest[Any] | None = None
+    """The request that waits for the reply. None where the answers are all: a ticket that the machine keeps is not of this
+    outcome."""
 
     def release(self) -> None:
         for reply in self.outcome.answers:
             answer_request(reply)
-        if not self.is_deferred and not self.waiting.done():
-            self.waiting.set_result(self.outcome.reply)
+        if self.waiting is not None:
+            self.waiting.answer(self.outcome.reply)
 
     def refuse(self, reason: KafkaError) -> None:
         error = unavailable(reason)
         for reply in self.outcome.answers:
             refuse_request(reply.ticket, error)
-        if not self.waiting.done():
-            self.waiting.set_exception(error)
+        if self.waiting is not None:
+            self.waiting.refuse(error)
 
 
 def release_when(

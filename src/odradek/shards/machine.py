@@ -41,7 +41,8 @@ class ShardMachine(Protocol):
         """Called when everything was replayed and this broker coordinates: starts sessions and timers."""
 
     def next_deadline_ms(self) -> int | None:
-        """Returns the time of the next `tick`, by the monotonic clock; None: never. Called after every operation: be cheap."""
+        """Returns the time of the next `tick`, by the monotonic clock; None: never. Called after every operation: be cheap.
+        A `tick` that comes too early does nothing, and leaves a later time here."""
 
     def tick(self, now: Moment) -> Outcome[None]:
         """Does what is due. Called again at once while `next_deadline_ms` is not in the future, so do a bounded part."""

@@ -29,7 +29,14 @@ from odradek.records import (
 )
 from odradek.runtime.ports import Clock
 from odradek.runtime.prompt import PromptFuture
-from odradek.shards.held import HeldOutcome, WaitingTicket, refuse_request, release_when, unavailable
+from odradek.shards.held import (
+    HeldOutcome,
+    WaitingRequest,
+    WaitingTicket,
+    refuse_request,
+    release_when,
+    unavailable,
+)
 from odradek.shards.log import ShardLog
 from odradek.shards.machine import ShardMachine, StoredRecord
 from odradek.shards.outcome import BatchProducer, Moment, NewRecord, Outcome, Ticket
@@ -108,19 +115,27 @@ class Shard(Generic[M]):
         RECORD_LIST_TOO_LARGE
         when the records are larger than `batch_bytes_max`: an operation that changes soft state checks that first.
         """
-        outcome = self._decided(operation)
-        released: PromptFuture[T] = PromptFuture()
-        self._hold(outcome, released)
-        return released
+        waiting: WaitingTicket[T] = WaitingTicket()
+        self.execute_for(operation, waiting)
+        return waiting
+
+    def execute_for(self, operation: Operation[M, T], waiting: WaitingRequest[T]) -> None:
+        """Does what `execute` does, for a request of the caller."""
+        self._hold(self._decided(operation), waiting)
 
     def execute_deferred(self, operation: Callable[[M, Moment, Ticket[R]], Outcome[None]]) -> PromptFuture[R]:
         """Runs an operation whose response comes with its outcome, or with a later one's, for the ticket that
         it gets. Raises as `execute`; the response raises what refuses the outcome, and what ends the machine
         that keeps the ticket."""
         ticket: WaitingTicket[R] = WaitingTicket()
-        outcome = self._decided(lambda machine, now: operation(machine, now, ticket))
-        self._hold(outcome, ticket.response, is_deferred=True)
-        return ticket.response
+        self.begin(lambda machine, now: operation(machine, now, ticket))
+        return ticket
+
+    def begin(self, operation: Operation[M, None]) -> None:
+        """Runs an operation whose response comes, as that of `execute_deferred`, for a ticket that it holds already."""
+        outcome = self._decided(operation)
+        if outcome.answers or outcome.records:  # else the machine keeps the ticket, and nothing leaves now
+            self._hold(outcome)
 
     def _decided(self, operation: Operation[M, T]) -> Outcome[T]:
         """Returns the outcome, whose records are written, though perhaps not durable."""
@@ -157,9 +172,9 @@ class Shard(Generic[M]):
         )
         self._machine.replay_marker(producer_id, producer_epoch, is_commit=is_commit)
         self._arm()
-        released: PromptFuture[None] = PromptFuture()
-        self._hold(Outcome(None), released)
-        await released
+        waiting: WaitingTicket[None] = WaitingTicket()
+        self._hold(Outcome(None), waiting)
+        await waiting
 
     def close(self) -> None:
         """Others coordinate from now on: waiters get the error that makes them look for the others. Idempotent."""
@@ -298,11 +313,9 @@ class Shard(Generic[M]):
         for reply in outcome.answers:
             refuse_request(reply.ticket, unavailable(reason))
 
-    def _hold(
-        self, outcome: Outcome[object], waiting: PromptFuture[Any], *, is_deferred: bool = False
-    ) -> None:
+    def _hold(self, outcome: Outcome[object], waiting: WaitingRequest[Any] | None = None) -> None:
         """Releases reply and answers, once everything that they may show is durable."""
-        held_outcome = HeldOutcome(outcome, waiting, is_deferred)
+        held_outcome = HeldOutcome(outcome, waiting)
         if self._turn is not None:
             self._turn.waiting.append(held_outcome)
             return
@@ -366,7 +379,8 @@ class Shard(Generic[M]):
             self._restart(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._name}: {error!r}"))
             return
         self._arm()
-        self._hold(outcome, PromptFuture())
+        if outcome.answers or outcome.records:
+            self._hold(outcome)
 
     def _arm_again(self, seconds: float) -> None:
         if self.state is ShardState.ACTIVE:

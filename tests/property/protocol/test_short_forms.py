@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from odradek.broker.handlers.group_answers import encode_assigned, encode_joined
 from odradek.model.ids import ZERO_UUID
 from odradek.protocol import APIS, MalformedMessage, TooManyElements, decode, encode, encode_response
 from odradek.protocol.messages.data.produce import (
@@ -19,6 +20,7 @@ from odradek.protocol.messages.data.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from odradek.protocol.messages.groups.join_group import JoinGroupResponse, JoinGroupResponseMember
 from odradek.protocol.messages.groups.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -27,6 +29,7 @@ from odradek.protocol.messages.groups.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from odradek.protocol.messages.groups.sync_group import SyncGroupResponse
 from odradek.protocol.single_batch import SingleBatch, encode_appended, read_single_batch
 from odradek.protocol.small_commits import (
     PARTITIONS_MAX,
@@ -320,3 +323,57 @@ def test_the_answer_to_a_commit_has_the_bytes_that_the_codec_writes(
     written = encode_response(8, version, correlation_id, OffsetCommitResponse(topics=[topic]))
     short = encode_committed(version, correlation_id, topic_id if by_id else name, indexes)
     assert b"".join(written) == short
+
+
+@st.composite
+def joined(draw: st.DrawFn) -> tuple[int, JoinGroupResponse]:
+    """An answer to JoinGroup; most have no members."""
+    version = draw(st.sampled_from(list(APIS[11].versions)))
+    members = draw(st.sampled_from([[], [], [], [JoinGroupResponseMember(member_id="m", metadata=b"x")]]))
+    response = JoinGroupResponse(
+        throttle_time_ms=draw(st.sampled_from([0, 0, 0, 7])) if version >= 2 else 0,
+        error_code=draw(st.sampled_from([0, 0, 0, 25])),
+        generation_id=draw(numbers32),
+        protocol_type=draw(st.none() | names) if version >= 7 else None,
+        protocol_name=draw(st.none() | names) if version >= 7 else draw(names),
+        leader=draw(names),
+        skip_assignment=version >= 9 and draw(st.booleans()),
+        member_id=draw(names),
+        members=members,
+    )
+    return version, response
+
+
+@settings(max_examples=300)
+@given(joined(), numbers32)
+def test_the_answer_to_a_member_that_joined_has_the_bytes_that_the_codec_writes(
+    made: tuple[int, JoinGroupResponse], correlation_id: int
+) -> None:
+    version, response = made
+    short = encode_joined(version, correlation_id, response)
+    texts = [response.leader, response.protocol_name or "", response.protocol_type or ""]
+    is_short = sum(map(len, texts)) < 127 and _is_short(response.member_id)
+    is_plain = not (response.error_code or response.members or response.throttle_time_ms)
+    assert (short is not None) == (is_plain and is_short and response.protocol_name is not None)
+    if short is not None:
+        assert short == b"".join(encode_response(11, version, correlation_id, response))
+
+
+@settings(max_examples=300)
+@given(st.data(), numbers32, record_bytes)
+def test_the_answer_with_an_assignment_has_the_bytes_that_the_codec_writes(
+    data: st.DataObject, correlation_id: int, assignment: bytes
+) -> None:
+    version = data.draw(st.sampled_from(list(APIS[14].versions)))
+    response = SyncGroupResponse(
+        throttle_time_ms=data.draw(st.sampled_from([0, 0, 0, 7])) if version >= 1 else 0,
+        error_code=data.draw(st.sampled_from([0, 0, 0, 27])),
+        protocol_type=data.draw(st.none() | names) if version >= 5 else None,
+        protocol_name=data.draw(st.none() | names) if version >= 5 else None,
+        assignment=assignment,
+    )
+    short = encode_assigned(version, correlation_id, response)
+    is_short = len((response.protocol_type or "") + (response.protocol_name or "")) < 127
+    assert (short is not None) == (not response.error_code and not response.throttle_time_ms and is_short)
+    if short is not None:
+        assert short == b"".join(encode_response(14, version, correlation_id, response))

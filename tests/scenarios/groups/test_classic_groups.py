@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.handlers.groups import join_group, sync_group
+from odradek.broker.requests import dispatch
+from odradek.broker.requests.context import ApiHandler
 from odradek.protocol import api_by_name
 from odradek.protocol.messages.groups.delete_groups import DeleteGroupsRequest
 from odradek.protocol.messages.groups.describe_groups import DescribeGroupsRequest
@@ -100,8 +103,33 @@ class Member:
         return response.groups[0]
 
 
+class Way:
+    """The way that JoinGroup and SyncGroup take through the broker, and how often the short one served them."""
+
+    def __init__(self, *, is_short: bool) -> None:
+        self.is_short = is_short
+        self.short_count = 0
+
+
+@pytest.fixture(params=["short", "general"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Way:
+    taken = Way(is_short=request.param == "short")
+    for module in (join_group, sync_group):
+        served: ApiHandler = module.SERVED
+
+        def short(*arguments: Any, _served: ApiHandler = served) -> Any:
+            assert _served.short is not None
+            reply = _served.short(*arguments)
+            taken.short_count += reply is not None
+            return reply
+
+        handler = ApiHandler(served.api_key, served.handle, short=short if taken.is_short else None)
+        monkeypatch.setattr(module, "SERVED", handler)
+    return taken
+
+
 @pytest.fixture
-async def groups(scene: Any) -> Any:
+async def groups(scene: Any, way: Way) -> Any:
     """A broker whose groups do not wait for more members."""
     await scene.start(group_initial_rebalance_delay_ms="0", offsets_topic_num_partitions="3")
     await (await scene.connect()).find_coordinator()
@@ -318,3 +346,43 @@ async def test_sync_group_must_name_the_protocol_from_version_5_on(groups: Any) 
     assert (await first.wire.call("SyncGroup", 5, request)).error_code == INCONSISTENT_GROUP_PROTOCOL
     wrong = request.replace(protocol_type="consumer", protocol_name="sticky")
     assert (await first.wire.call("SyncGroup", 5, wrong)).error_code == INCONSISTENT_GROUP_PROTOCOL
+
+
+async def test_members_that_join_and_sync_take_the_short_way(groups: Any, way: Way) -> None:
+    await two_members(groups)
+    joins, syncs = 5, 3  # of which two joins are answered with a member id
+    assert way.short_count == (joins + syncs if way.is_short else 0)
+
+
+async def test_a_leader_gets_a_long_list_of_members_in_steps(
+    groups: Any, way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = await two_members(groups)
+    monkeypatch.setattr(dispatch, "FEW_ELEMENTS", 1)
+    first.send_join()
+    while await second.heartbeat() != REBALANCE_IN_PROGRESS:
+        pass
+    second.send_join()
+    leading, following = await first.joined(), await second.joined()
+    assert [member.member_id for member in leading.members] == [first.member_id, second.member_id]
+    assert (leading.error_code, following.error_code, following.members) == (0, 0, [])
+    assert way.short_count > 0 or not way.is_short
+
+
+async def test_a_member_that_leaves_its_connection_while_it_waits_harms_no_other(groups: Any) -> None:
+    first, second = await two_members(groups)
+    first.send_join()
+    while await second.heartbeat() != REBALANCE_IN_PROGRESS:
+        pass
+    first.wire.abort()
+    groups.forget(first.wire)
+    second.send_join()
+    joined = await second.joined()
+    assert (joined.error_code, joined.generation_id) == (0, 3)
+    first.wire = await groups.connect()
+    first.send_join()
+    again = await first.joined()  # the generation that was formed with it
+    assert (again.error_code, again.generation_id, len(again.members)) == (0, 3, 2)
+    second.send_sync()
+    await first.sync({second.member_id: b"right"})
+    assert (await second.wire.receive()).assignment == b"right"

@@ -13,9 +13,8 @@ from odradek.broker.coordinators.transaction_markers import LocalMarkers, by_ima
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.replication.partition import Partition
-from odradek.runtime.prompt import PromptFuture
 from odradek.shards import Moment, Outcome, Shard
-from odradek.shards.held import answer_request
+from odradek.shards.held import WaitingRequest, answer_request
 from odradek.storage.log.log import Log
 from odradek.transactions import decisions
 from odradek.transactions.decisions import TransactionChange
@@ -92,12 +91,12 @@ def decisions_forgotten_by_recovery() -> Patches:
 def markers_before_the_decision() -> Patches:
     real = Shard._hold
 
-    def hold(self: Shard[Any], outcome: Outcome[Any], waiting: PromptFuture[Any], **how: Any) -> None:
+    def hold(self: Shard[Any], outcome: Outcome[Any], waiting: WaitingRequest[Any] | None = None) -> None:
         if isinstance(self._machine, TransactionMachine):
             for reply in outcome.answers:
                 answer_request(reply)
             outcome = outcome._replace(answers=())
-        real(self, outcome, waiting, **how)
+        real(self, outcome, waiting)
 
     yield patch.object(Shard, "_hold", hold)
 
@@ -106,12 +105,10 @@ def markers_before_the_decision() -> Patches:
 def answer_before_the_decision() -> Patches:
     real = Shard._hold
 
-    def hold(self: Shard[Any], outcome: Outcome[Any], waiting: PromptFuture[Any], **how: Any) -> None:
-        if how.get("is_deferred"):
-            real(self, outcome, waiting, **how)
-            return
-        real(self, outcome._replace(reply=None), PromptFuture(), **how)
-        waiting.set_result(outcome.reply)
+    def hold(self: Shard[Any], outcome: Outcome[Any], waiting: WaitingRequest[Any] | None = None) -> None:
+        real(self, outcome)
+        if waiting is not None:
+            waiting.answer(outcome.reply)
 
     yield patch.object(Shard, "_hold", hold)
 

@@ -44,6 +44,20 @@ def test_a_thousand_heartbeats_of_one_member_leave_one_deadline_in_hand() -> Non
     assert deadlines.next_ms() == 99_999
 
 
+def test_a_cheap_look_at_the_next_one_is_never_late_and_right_after_a_peek() -> None:
+    deadlines = Deadlines()
+    assert deadlines.next_check_ms() is None
+    deadlines.set(due(0), 10)
+    deadlines.set(due(0), 30)
+    assert deadlines.next_check_ms() == 10
+    assert deadlines.peek(10) is None
+    assert deadlines.next_check_ms() == 30
+    deadlines.cancel(due(0))
+    assert deadlines.next_check_ms() == 30
+    assert deadlines.peek(30) is None
+    assert deadlines.next_check_ms() is None
+
+
 def test_it_agrees_with_a_plain_dictionary() -> None:
     chance = random.Random(7)
     deadlines, plain = Deadlines(), {}
@@ -55,5 +69,8 @@ def test_it_agrees_with_a_plain_dictionary() -> None:
         else:
             plain[deadline] = chance.randrange(1_000)
             deadlines.set(deadline, plain[deadline])
-        assert deadlines.next_ms() == min(plain.values(), default=None)
+        earliest_ms = min(plain.values(), default=None)
+        checked_ms = deadlines.next_check_ms()
+        assert earliest_ms is None or (checked_ms is not None and checked_ms <= earliest_ms)
+        assert deadlines.next_ms() == deadlines.next_check_ms() == earliest_ms
         assert deadlines.entry_count <= 64 + 4 * len(plain) + 1

@@ -165,3 +165,25 @@ async def test_only_a_cancellation_reaches_the_source() -> None:
     given_up: PromptFuture[int] = PromptFuture()
     PromptFuture[str](given_up).cancel()
     assert given_up.cancelled()
+
+
+@pytest.mark.parametrize("end", ["result", "exception", "cancellation"])
+async def test_it_takes_over_the_outcome_of_a_future_of_asyncio(end: str) -> None:
+    source: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    future: PromptFuture[int] = PromptFuture()
+    future.follow(source)
+    late: PromptFuture[int] = PromptFuture()
+    late.follow(source)
+    late.set_result(1)
+    if end == "result":
+        source.set_result(3)
+        assert await future == 3
+    elif end == "exception":
+        source.set_exception(ValueError("no"))
+        with pytest.raises(ValueError, match="no"):
+            await future
+    else:
+        source.cancel()
+        await asyncio.sleep(0)
+        assert future.cancelled()
+    assert late.result() == 1

@@ -165,8 +165,7 @@ async def test_a_reply_that_a_log_at_a_standstill_holds_is_refused_after_a_while
 ):
     log = MemoryLog(durable=False)
     shard = await ready(log, patience_seconds=0.0)
-    ticket = WaitingTicket[str]()
-    response = ticket.response
+    ticket = response = WaitingTicket[str]()
 
     for refused in (
         shard.execute(say("a", answers=[DeferredReply(ticket, "later")])),
@@ -275,8 +274,7 @@ async def test_a_refused_operation_leaves_no_trace() -> None:
 async def test_when_the_log_refuses_waiting_requests_are_refused_and_the_machine_is_made_again() -> None:
     log = MemoryLog()
     shard = await ready(log)
-    ticket = WaitingTicket[str]()
-    response = ticket.response
+    ticket = response = WaitingTicket[str]()
 
     def wait(machine: Words, now: Moment) -> Outcome[None]:
         machine.waiting.append(ticket)
@@ -299,8 +297,7 @@ async def test_when_the_log_refuses_waiting_requests_are_refused_and_the_machine
 async def test_a_log_that_loses_what_it_took_takes_the_reply_and_the_state_with_it() -> None:
     log = MemoryLog(durable=False)
     shard = await ready(log)
-    ticket = WaitingTicket[str]()
-    response = ticket.response
+    ticket = response = WaitingTicket[str]()
     said = asyncio.ensure_future(shard.execute(say("one", answers=[DeferredReply(ticket, "never")])))
     await asyncio.sleep(0)
     log.lose(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "others lead"))
@@ -348,8 +345,7 @@ async def test_transactional_records_count_when_their_marker_says_so_now_and_aft
 
 async def test_the_machine_hears_when_its_deadline_comes() -> None:
     shard = await ready(MemoryLog())
-    ticket = WaitingTicket[str]()
-    response = ticket.response
+    ticket = response = WaitingTicket[str]()
 
     def wait(machine: Words, now: Moment) -> Outcome[None]:
         machine.waiting.append(ticket)
@@ -365,8 +361,7 @@ async def test_the_machine_hears_when_its_deadline_comes() -> None:
 
 async def test_a_closed_shard_refuses_those_who_wait_and_those_who_come() -> None:
     shard = await ready(MemoryLog())
-    ticket = WaitingTicket[str]()
-    response = ticket.response
+    ticket = response = WaitingTicket[str]()
 
     def wait(machine: Words, now: Moment) -> Outcome[None]:
         machine.waiting.append(ticket)
@@ -399,8 +394,7 @@ async def test_an_answer_whose_records_are_too_large_or_cannot_be_replayed_is_a_
         shard = Shard(log, Picky, SystemClock())
         await asyncio.sleep(0.0)
         await asyncio.sleep(0.0)
-        ticket = WaitingTicket[str]()
-        response = ticket.response
+        ticket = response = WaitingTicket[str]()
         with pytest.raises((KafkaError, ZeroDivisionError)):
             await shard.execute(say(word, answers=[DeferredReply(ticket, "never")]))
         with pytest.raises(KafkaError) as refused:
@@ -417,8 +411,7 @@ async def test_a_tick_that_fails_is_not_the_last(trouble: str) -> None:
     shard = Shard(log, Failing, SystemClock())
     await asyncio.sleep(0.0)
     await asyncio.sleep(0.0)
-    ticket = WaitingTicket[str]()
-    response = ticket.response
+    ticket = response = WaitingTicket[str]()
 
     def wait(machine: Failing, now: Moment) -> Outcome[None]:
         machine.waiting.append(ticket)
@@ -480,8 +473,7 @@ async def test_a_batch_that_is_full_is_followed_by_another() -> None:
 async def test_a_turn_that_the_log_refuses_takes_all_that_was_decided_in_it() -> None:
     log = MemoryLog()
     shard = await ready(log)
-    ticket = WaitingTicket[str]()
-    response = ticket.response
+    ticket = response = WaitingTicket[str]()
     said = [
         shard.execute(say("one", answers=[DeferredReply(ticket, "never")])),
         shard.execute(say("two")),
@@ -522,8 +514,7 @@ async def test_what_a_producer_writes_follows_what_was_decided_before_it() -> No
 async def test_an_outcome_whose_turn_was_lost_before_it_counts_for_nothing() -> None:
     log = MemoryLog()
     shard = await ready(log)
-    ticket = WaitingTicket[str]()
-    response = ticket.response
+    ticket = response = WaitingTicket[str]()
     first = shard.execute(say("one"))
     log.refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
     with pytest.raises(KafkaError):

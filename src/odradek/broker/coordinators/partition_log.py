@@ -8,6 +8,7 @@ from typing import Final
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import split_batches
+from odradek.replication.leader_role import LeaderRole
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Buffer, Offload
 from odradek.storage.files.at_hand import ReadProgress
@@ -41,8 +42,7 @@ class PartitionLog:
 
     def check_writable(self) -> None:
         """Raises if the log takes no appends. It runs before an operation decides, so a refusal does not change the machine."""
-        self._check_epoch()
-        leader = self._partition.leader()
+        leader = self._leader()
         leader.check_writable()
         leader.check_in_sync()
 
@@ -53,8 +53,7 @@ class PartitionLog:
         return partition.config.flush_before_ack and not has_followers and partition.flush_end.try_wait(call)
 
     def append(self, batch: bytearray, *, now_ms: int) -> int:
-        self._check_epoch()
-        return self._partition.leader().append(split_batches(memoryview(batch)), now_ms=now_ms).last_offset
+        return self._leader().append(split_batches(memoryview(batch)), now_ms=now_ms).last_offset
 
     def append_marker(
         self,
@@ -66,9 +65,8 @@ class PartitionLog:
         transaction_version: int,
         now_ms: int,
     ) -> int:
-        self._check_epoch()
         return (
-            self._partition.leader()
+            self._leader()
             .append_marker(
                 producer_id,
                 producer_epoch,
@@ -85,8 +83,7 @@ class PartitionLog:
         return None if age_s is None else int(age_s * 1000)
 
     def committed(self, last_offset: int) -> asyncio.Future[None] | None:
-        self._check_epoch()
-        return self._partition.leader().acknowledgement(last_offset)
+        return self._leader().acknowledgement(last_offset)
 
     async def bring(self, offset: int, max_bytes: int) -> None:
         log, beside = self._partition.log, ReadProgress()
@@ -97,10 +94,13 @@ class PartitionLog:
         read = self._partition.log.read(offset, max_bytes, end_offset=self.end_offset, at_least_one=True)
         return read.records, read.next_offset
 
-    def _check_epoch(self) -> None:
-        if self._partition.leader_epoch != self.leader_epoch:
+    def _leader(self) -> LeaderRole:
+        """Returns the leader of this log's epoch. Raises NOT_LEADER_OR_FOLLOWER, or the error that ended the partition."""
+        leader = self._partition.leader()
+        if leader.leader_epoch != self.leader_epoch:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"{self.name} is at leader epoch {self._partition.leader_epoch}, "
+                f"{self.name} is at leader epoch {leader.leader_epoch}, "
                 f"this coordinator is of epoch {self.leader_epoch}",
             )
+        return leader

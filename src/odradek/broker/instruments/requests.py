@@ -226,7 +226,7 @@ class RequestFigures:
         if key == _FETCH and connection.client_software[0] == BROKER_SOFTWARE:
             figures = self._of(_FOLLOWERS_FETCH)
         else:
-            figures = self._of(key)
+            figures = self._apis.get(key) or self._of(key)
         counts = figures.counts
         if version not in counts and version not in APIS[key].versions:
             version = _UNSUPPORTED  # ApiVersions alone answers these

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from odradek.broker.cluster.link import ClusterLink
 from odradek.broker.coordinators.producer_ids import ProducerIds
@@ -23,7 +23,7 @@ from odradek.config.broker import BrokerConfig
 from odradek.groups.consumer.regex import RegexWorker
 from odradek.model.lazy import lazy
 from odradek.net.connection import Connection
-from odradek.net.replies import Chunks, Reply
+from odradek.net.replies import Chunks, HeldReply, Reply
 from odradek.protocol import Api, Message, RequestHeader
 from odradek.runtime.ports import Runtime
 from odradek.runtime.prompt import PromptFuture
@@ -221,8 +221,14 @@ class LaterResponse(NamedTuple):
         return self.source.map(self.make).__await__()
 
 
+FEW_ELEMENTS: Final = 1000
+"""The elements of all arrays of a message: one with more is read, or written, in steps (`large_messages.py`)."""
+Encode = Callable[[Message], Chunks | HeldReply]
+"""Makes the bytes of a response; what the response refuses goes into the log."""
+
+
 ShortWay = Callable[
-    [BrokerContext, Connection, RequestHeader, memoryview, int, Callable[[Message], Chunks]],
+    [BrokerContext, Connection, RequestHeader, memoryview, int, Encode],
     Chunks | PromptFuture[Chunks | None] | None,
 ]
 """Serves a frame whose body starts at a position, and returns the bytes of its answer, now or later. None, with nothing done,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from odradek.broker.cluster.forwarded_apis import CHANGES, FORWARDED, is_local
 from odradek.broker.requests.context import (
+    FEW_ELEMENTS,
     ApiHandler,
     BrokerContext,
     HeldResponse,
@@ -73,8 +74,6 @@ _BEFORE_JOIN: Final = frozenset({17, _API_VERSIONS, 36}) | {api.key for api in A
 _JOIN_MS_MAX: Final = 10_000
 """The longest wait of a client's request while its broker joins. Then it gets an error such as NOT_LEADER."""
 _FUTURES: Final = (PromptFuture, asyncio.Future)
-_FEW_ELEMENTS: Final = 1000
-"""The elements of all arrays of a message: one with more is read, or written, in steps (`large_messages.py`)."""
 
 
 class _Route(NamedTuple):
@@ -83,6 +82,9 @@ class _Route(NamedTuple):
     api: Api
     served: ApiHandler
     is_plain: bool
+    lowest: int
+    highest: int
+    """The versions that are served."""
     short: ShortWay | None
     """The handler's shortcut, where no gate comes before the handler."""
 
@@ -151,7 +153,7 @@ class Dispatcher:
             route = self._route(header.api_key)
         api = route.api
         version = header.api_version
-        if version not in api.versions:
+        if not route.lowest <= version <= route.highest:
             if header.api_key != _API_VERSIONS:
                 raise PeerError(f"{api.name} version {version} is not supported ({api.versions} are)")
             return self._refuse_api_versions(header.correlation_id)
@@ -162,12 +164,12 @@ class Dispatcher:
             and self._broker.principals is None
         ):
             connection.figures.client_id = header.client_id or ""
-            encode = partial(self._encoded_small, connection, header)
+            encode = partial(self._encoded, connection, header, None)
             reply = route.short(self._broker, connection, header, frame, position, encode)
             if reply is not None:
                 return reply
         try:
-            request, _ = decode(api.request, version, frame, position, _FEW_ELEMENTS)
+            request, _ = decode(api.request, version, frame, position, FEW_ELEMENTS)
         except TooManyElements:
             # Held: what the connection asks next must not overtake this.
             return HeldReply(self._handle_large(connection, header, frame, position, requester))
@@ -327,7 +329,7 @@ class Dispatcher:
         _, position = decode_request_header(frame)
         cls = APIS[header.api_key].request
         try:
-            request, _ = decode(cls, header.api_version, frame, position, _FEW_ELEMENTS)
+            request, _ = decode(cls, header.api_version, frame, position, FEW_ELEMENTS)
         except TooManyElements:
             request = await large_messages.read(self._broker, header, frame, position)
         if self._broker.cluster.leads and header.api_key in CHANGES:
@@ -376,7 +378,9 @@ class Dispatcher:
         short = (
             served.short if is_plain and self._broker.gate is None and self._broker.audit is None else None
         )
-        route = self._routes[api_key] = _Route(api, served, is_plain, short)
+        route = self._routes[api_key] = _Route(
+            api, served, is_plain, api.versions.min, api.versions.max, short
+        )
         return route
 
     def _is_of_broker(self, context: RequestContext) -> bool:
@@ -405,12 +409,6 @@ class Dispatcher:
         message = await (response if charge is None else charge.timed_steps(response))
         return None if message is None else await _settled(self._encoded(connection, header, charge, message))
 
-    def _encoded_small(self, connection: Connection, header: RequestHeader, message: Message) -> Chunks:
-        """Returns the bytes of a response of few elements; what it refuses goes into the log."""
-        chunks = self._encoded(connection, header, None, message)
-        assert not isinstance(chunks, HeldReply), "only a response of many elements is written in steps"
-        return chunks
-
     def _encoded(
         self, connection: Connection, header: RequestHeader, charge: Charge | None, message: Message
     ) -> Chunks | HeldReply:
@@ -419,10 +417,10 @@ class Dispatcher:
         api = APIS[key].name
         try:
             if charge is None:
-                chunks = encode_response(key, version, header.correlation_id, message, _FEW_ELEMENTS)
+                chunks = encode_response(key, version, header.correlation_id, message, FEW_ELEMENTS)
             else:
                 encode = partial(
-                    encode_response, key, version, header.correlation_id, elements_max=_FEW_ELEMENTS
+                    encode_response, key, version, header.correlation_id, elements_max=FEW_ELEMENTS
                 )
                 chunks = charge.encoded(version, message, encode)
                 if charge.delay_s:
@@ -468,23 +466,12 @@ def _encoded_later(
                 target.set_exception(unfit)
                 return
             if isinstance(chunks, HeldReply):
-                asyncio.ensure_future(chunks.chunks).add_done_callback(partial(_copy, target))
+                target.follow(asyncio.ensure_future(chunks.chunks))
             else:
                 target.set_result(chunks)
 
     source.add_done_callback(settle)
     return target
-
-
-def _copy(target: PromptFuture[Chunks | None], source: asyncio.Future[Chunks | None]) -> None:
-    if target.done():
-        return
-    if source.cancelled():
-        target.cancel()
-    elif (error := source.exception()) is not None:
-        target.set_exception(error)
-    else:
-        target.set_result(source.result())
 
 
 async def _settled(reply: Reply) -> Chunks | None:

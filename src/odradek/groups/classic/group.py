@@ -15,7 +15,7 @@ from odradek.groups.classic.member import CONSUMER_PROTOCOL_TYPE, ClassicGroupMe
 from odradek.groups.classic.states import FOLLOWS, ClassicGroupState
 from odradek.groups.classic.timers import join_of, session_of
 from odradek.groups.shard.deadlines import Deadlines
-from odradek.groups.shard.formats import GroupMetadataValue, MemberMetadata, group_key, group_value
+from odradek.groups.shard.formats import GroupMetadataValue, MemberMetadata, group_key, group_value, read
 from odradek.groups.shard.kinds import CheckPartition, Committer, GroupKind
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.shards import Moment, NewRecord, Ticket
@@ -29,6 +29,7 @@ class ClassicGroup:
     __slots__ = (
         "_awaited",
         "_deadlines",
+        "_written",
         "delay_left_ms",
         "generation",
         "group_id",
@@ -78,6 +79,8 @@ class ClassicGroup:
         """How many members know each protocol."""
         self.metadata_bytes = 0
         """The bytes of the metadata of all members, for all their protocols."""
+        self._written: tuple[bytes | None, GroupMetadataValue] | None = None
+        """The bytes and the value of a record that has yet to be replayed."""
         self._awaited: ClassicGroupMember | None = None
         """A member that had not joined at the last search: a large group is not searched again for each member that joins."""
 
@@ -197,11 +200,29 @@ class ClassicGroup:
         self.metadata_bytes = sum(_weight(member.protocols) for member in self.members.values())
         self.learn_topics()
 
-    def record(
+    def record(self, now: Moment, *, generation: int | None = None) -> NewRecord:
+        """Returns the group as it is, or with another generation."""
+        return self.record_of(self.value(now, generation=generation))
+
+    def record_of(self, value: GroupMetadataValue) -> NewRecord:
+        return NewRecord(group_key(self.group_id), group_value(value))
+
+    def will_replay(self, record: NewRecord, value: GroupMetadataValue) -> None:
+        """Notes the value of a record that is about to be written: its bytes need not be read to replay it."""
+        self._written = (record.value, value)
+
+    def read_value(self, data: bytes) -> GroupMetadataValue:
+        """Returns the value in a record. Raises as `formats.read`."""
+        written, self._written = self._written, None
+        if written is not None and written[0] is data:
+            return written[1]
+        return read(GroupMetadataValue, data)
+
+    def value(
         self, now: Moment, *, generation: int | None = None, assignments: dict[str, bytes] | None = None
-    ) -> NewRecord:
+    ) -> GroupMetadataValue:
         """Returns the group as it is, with another generation or other assignments."""
-        value = GroupMetadataValue(
+        return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation if generation is None else generation,
             protocol=self.protocol_name if self.members else None,
@@ -223,7 +244,6 @@ class ClassicGroup:
                 for member in self.members.values()
             ],
         )
-        return NewRecord(group_key(self.group_id), group_value(value))
 
     # -- states
 

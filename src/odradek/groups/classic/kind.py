@@ -15,7 +15,7 @@ from odradek.groups.classic.rebalance import (
 )
 from odradek.groups.classic.timers import ClassicTimer
 from odradek.groups.shard.deadlines import DeadlineKey
-from odradek.groups.shard.formats import GROUP_METADATA_KEY, GroupMetadataKey, GroupMetadataValue, read
+from odradek.groups.shard.formats import GROUP_METADATA_KEY, GroupMetadataKey, read
 from odradek.groups.shard.machine import GroupMachine, KindParts
 from odradek.groups.shard.step import GroupStep
 from odradek.shards import StoredRecord
@@ -28,11 +28,10 @@ def _replay(machine: GroupMachine, record: StoredRecord) -> None:
         if group is not None:
             machine.forget(group)
         return
-    value = read(GroupMetadataValue, record.value)
     if group is None:
         group = ClassicGroup(group_id, machine.deadlines)
-        machine.groups[group_id] = group
-    group.replay(value)
+    group.replay(group.read_value(record.value))
+    machine.groups[group_id] = group
 
 
 def _due(

@@ -42,7 +42,10 @@ class ClassicGroupMember:
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        return b""
 
     def vote(self, candidates: set[str]) -> str:
         """Returns the first of its protocols that every member knows."""

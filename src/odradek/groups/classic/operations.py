@@ -103,16 +103,23 @@ def _gives_way(group: Group) -> bool:
 
 def _check_size(machine: GroupMachine, request: JoinGroupRequest) -> None:
     """Raises MESSAGE_TOO_LARGE for what no record of the group could hold."""
-    names = [request.group_instance_id or "", request.protocol_type]
-    names += [protocol.name for protocol in request.protocols]
-    weight = sum([len(protocol.metadata) for protocol in request.protocols])
+    length = len(request.group_instance_id or "") + len(request.protocol_type)
+    weight = 0
+    for protocol in request.protocols:
+        length += len(protocol.name)
+        weight += len(protocol.metadata)
     # A character has at most four bytes.
-    long = [name for name in names if len(name) * 4 > NAME_BYTES_MAX]
-    too_long = any(len(name.encode()) > NAME_BYTES_MAX for name in long)
+    too_long = length * 4 > NAME_BYTES_MAX and _has_long_name(request)
     if too_long or weight > machine.dependencies.batch_bytes_max():
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE, f"what the member says of itself ({weight} bytes) fits no record"
         )
+
+
+def _has_long_name(request: JoinGroupRequest) -> bool:
+    names = [request.group_instance_id or "", request.protocol_type]
+    names += [protocol.name for protocol in request.protocols]
+    return any(len(name.encode()) > NAME_BYTES_MAX for name in names)
 
 
 def _join_classic(

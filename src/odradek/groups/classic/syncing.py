@@ -85,11 +85,13 @@ def _assign(
     machine: GroupMachine, group: ClassicGroup, assignments: dict[str, bytes], step: GroupStep
 ) -> None:
     """Writes the record that makes the generation stable; members without an assignment get an empty one."""
-    record = group.record(step.now, assignments=assignments)
+    value = group.value(step.now, assignments=assignments)
+    record = group.record_of(value)
     if not machine.fits([record]):
         refuse_syncs(group, ErrorCode.UNKNOWN_SERVER_ERROR, step)
         prepare(machine, group, "the assignment is larger than max.message.bytes", step)
         return
+    group.will_replay(record, value)
     step.records.append(record)
     for member in group.members.values():
         if member.syncing is not None:

@@ -163,7 +163,7 @@ class GroupMachine:
         self.deadlines.set(CLEANUP, now.monotonic_ms + self.settings.offsets_retention_check_interval_ms)
 
     def next_deadline_ms(self) -> int | None:
-        return self.deadlines.next_ms()
+        return self.deadlines.next_check_ms()
 
     def tick(self, now: Moment) -> Outcome[None]:
         """Deadlines that are due, in order. It ends early before a group that this tick already wrote about: what it decided

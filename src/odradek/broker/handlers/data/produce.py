@@ -14,7 +14,7 @@ version 12 on this adds it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from itertools import islice
 from typing import Final
 from uuid import UUID
@@ -31,12 +31,18 @@ from odradek.broker.produce.record_validation import (
     plain_batch,
 )
 from odradek.broker.produce.transaction_verification import TransactionVerification
-from odradek.broker.requests.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
+from odradek.broker.requests.context import (
+    ApiHandler,
+    BrokerContext,
+    Encode,
+    HeldResponse,
+    RequestContext,
+)
 from odradek.broker.requests.dispatch import closing_error, with_timeout
 from odradek.model.errors import ErrorCode, ErrorContent, KafkaError, RecordsRefusedError
 from odradek.net.connection import Connection
-from odradek.net.replies import Chunks, Reply
-from odradek.protocol import Message, RequestHeader
+from odradek.net.replies import Chunks, Reply, at_once
+from odradek.protocol import RequestHeader
 from odradek.protocol.framing import RECEIVE_BYTES_MAX
 from odradek.protocol.messages.data.produce import (
     BatchIndexAndErrorMessage,
@@ -103,7 +109,7 @@ def handle_single(
     header: RequestHeader,
     frame: memoryview,
     position: int,
-    encode: Callable[[Message], Chunks],
+    encode: Encode,
 ) -> Chunks | PromptFuture[Chunks | None] | None:
     """Serves a request of one plain batch, which nearly all small ones are. Returns None, with nothing done, for any other."""
     asked = read_single_batch(frame, position, header.api_version)
@@ -158,7 +164,7 @@ class _SingleRequest:
         connection: Connection,
         header: RequestHeader,
         frame: memoryview,
-        encode: Callable[[Message], Chunks],
+        encode: Encode,
         asked: SingleBatch,
         partition: Partition,
         batch: tuple[BatchHeader, memoryview],
@@ -208,7 +214,7 @@ class _SingleRequest:
         )
         nothing_left = ProduceRequest(acks=_ALL, timeout_ms=self.timeout_ms, topic_data=[])
         work = _Work(self._broker, context, nothing_left)
-        return self._encode(work.refused_single(self._topic, self._index, self.partition, ended))
+        return at_once(self._encode(work.refused_single(self._topic, self._index, self.partition, ended)))
 
     def forget_frame(self) -> None:
         self._connection.forget_frame()

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 from uuid import UUID
 
 from odradek.broker.handlers.group_requests import (
     OFFSETS_AT_ONCE,
+    AnswerTicket,
+    Verdicts,
+    commit_for,
     commit_in_time,
     commit_records,
     commit_then,
     has_partition,
+    refused_commits,
 )
-from odradek.broker.requests.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
+from odradek.broker.requests.context import (
+    ApiHandler,
+    BrokerContext,
+    Encode,
+    HeldResponse,
+    RequestContext,
+)
 from odradek.groups.offsets.committing import Commit, CommitRequest
 from odradek.groups.shard.kinds import Committer
 from odradek.groups.shard.offset_table import PartitionName
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.net.connection import Connection
-from odradek.net.replies import Chunks
-from odradek.protocol import Message, RequestHeader
+from odradek.net.replies import Chunks, HeldReply
+from odradek.protocol import RequestHeader
 from odradek.protocol.messages.groups.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -70,7 +79,7 @@ def handle_small(
     header: RequestHeader,
     frame: memoryview,
     position: int,
-    encode: Callable[[Message], Chunks],
+    encode: Encode,
 ) -> PromptFuture[Chunks | None] | None:
     """Serves a commit for a few partitions of one topic, all of which exist. Returns None, with nothing done, for any other."""
     asked = read_small_commit(frame, position, header.api_version)
@@ -93,39 +102,24 @@ def handle_small(
         commits.append(tuple.__new__(Commit, (name, index, offset, leader_epoch, metadata, topic_id)))
     member = (asked.member_id, asked.instance_id, asked.generation, False, header.api_version)
     committer = tuple.__new__(Committer, member)
-    answered: PromptFuture[Chunks | None] = PromptFuture()
+    requested = tuple.__new__(CommitRequest, (asked.group_id, committer, commits, asked.retention_ms, None))
 
-    def answer(verdicts: dict[PartitionName, ErrorCode] | KafkaError) -> None:
-        if answered.done():
-            return
-        try:
-            if isinstance(verdicts, KafkaError):
-                verdicts = dict.fromkeys((commit.partition_name for commit in commits), verdicts.code)
-            chunks = _small_answer(header, asked, name, verdicts, encode)
-        except Exception as error:  # noqa: BLE001 - the connection waits for this: it must learn of any end
-            answered.set_exception(error)
-        else:
-            answered.set_result(chunks)
+    def encoded(verdicts: Verdicts) -> Chunks | HeldReply:
+        if any(verdicts.values()):
+            return encode(_small_refusal(asked, name, verdicts))
+        indexes = [offset[0] for offset in asked.offsets]
+        return [encode_committed(header.api_version, header.correlation_id, asked.topic, indexes)]
 
-    requested = (asked.group_id, committer, commits, asked.retention_ms, None)
-    commit_then(broker, tuple.__new__(CommitRequest, requested), answer)
+    answered = AnswerTicket(encoded, partial(refused_commits, requested))
+    commit_for(broker, requested, answered)
     return answered
 
 
-def _small_answer(
-    header: RequestHeader,
-    asked: SmallCommit,
-    name: str,
-    verdicts: dict[PartitionName, ErrorCode],
-    encode: Callable[[Message], Chunks],
-) -> Chunks:
-    if not any(verdicts.values()):
-        indexes = [offset[0] for offset in asked.offsets]
-        return [encode_committed(header.api_version, header.correlation_id, asked.topic, indexes)]
+def _small_refusal(asked: SmallCommit, name: str, verdicts: Verdicts) -> OffsetCommitResponse:
     partitions = [OffsetCommitRequestPartition(partition_index=offset.partition) for offset in asked.offsets]
     topic = OffsetCommitRequestTopic(partitions=partitions)
     topic = topic.replace(topic_id=asked.topic) if isinstance(asked.topic, UUID) else topic.replace(name=name)
-    return encode(OffsetCommitResponse(topics=[_answer(topic, name, verdicts)]))
+    return OffsetCommitResponse(topics=[_answer(topic, name, verdicts)])
 
 
 def _commit_request(
