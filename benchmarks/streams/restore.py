@@ -34,7 +34,7 @@ from odradek.streams import Streams
 
 TASKS: Final = 2
 _ROWS_AT_ONCE: Final = 50_000
-_WITHIN_S: Final = 1_200
+_WITHIN_S: Final = 3_600
 _INPUT: Final = "restore-in"
 _SAMPLE_S: Final = 2.0
 _BATCHES_COMPARED: Final = 5

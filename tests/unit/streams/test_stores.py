@@ -54,9 +54,9 @@ def test_many_rows_are_few_writes() -> None:
     assert below.writes < 200
 
 
-@pytest.mark.parametrize("pages_held", [2, 2_048])
-def test_a_store_grows_and_holds_few_pages(pages_held: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stores, "PAGES_HELD_MAX", pages_held)
+@pytest.mark.parametrize("held_bytes", [0, 4_096, 32 << 20])
+def test_a_store_grows_and_holds_few_pages(held_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "HELD_BYTES_MAX", held_bytes)
     below = MemoryStore()
     expected: dict[bytes, bytes] = {}
     for batch in range(4):
@@ -80,6 +80,38 @@ def test_a_store_grows_and_holds_few_pages(pages_held: int, monkeypatch: pytest.
     assert sum(name.startswith(b"\0apart/") for name in below.data) == sum(
         len(data) > stores.ROW_BYTES_MAX for data in expected.values()
     )
+
+
+@pytest.mark.parametrize("held_bytes", [0, 1_000, 32 << 20])
+def test_pages_of_a_large_store_grow_until_a_batch_touches_few_of_them(
+    held_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "HELD_BYTES_MAX", held_bytes)
+    monkeypatch.setattr(stores, "ROWS_PER_PAGE", 4)
+    monkeypatch.setattr(stores, "SMALL_PAGES_MAX", 16)
+
+    def pages() -> int:
+        return sum(name.startswith(b"\0rows/") for name in below.data)
+
+    below = MemoryStore()
+    expected: dict[bytes, bytes] = {}
+    for batch in range(4):
+        store = PagedStore(below)
+        for name in NAMES[batch * 50 : 100 * (batch + 1)]:
+            expected[name] = b"%d" % batch
+            store.put(name, expected[name])
+        store.flush()
+        assert pages() == 16
+    store = PagedStore(below)
+    store.delete(NAMES[7])
+    store.flush()
+    del expected[NAMES[7]]
+    assert 32 < pages() <= 64
+    assert dict(PagedStore(below).items()) == expected
+    restored = MemoryStore()
+    PagedStore(restored).fill(expected, TOPIC)
+    assert sum(name.startswith(b"\0rows/") for name in restored.data) == 16
+    assert dict(PagedStore(restored).items()) == expected
 
 
 def test_a_store_of_an_earlier_version_is_put_into_pages() -> None:

@@ -12,6 +12,7 @@ from odradek.streams.plan.user_code import Aggregator, Fold, Initializer, Merger
 from odradek.streams.processors.functions import FUNCTIONS, REMOVABLE, AggregateFunction
 from odradek.streams.processors.ports import (
     ColumnLists,
+    EntryProcessor,
     Fields,
     InputRow,
     KeyedProcessor,
@@ -262,6 +263,7 @@ class ByPort:
 
     def __init__(self, processor: KeyedProcessor) -> None:
         self._processor = processor
+        self.entries = processor.entries if isinstance(processor, EntryProcessor) else ()
         self._timed = processor if isinstance(processor, WallClockProcessor) else None
         self.has_wall_clock = self._timed is not None and self._timed.has_wall_clock
 
@@ -286,6 +288,7 @@ class AggregateProcessor:
     `results` is the type of the values; a record whose result does not fit it fails."""
 
     runs_user_code = True
+    entries: tuple[str, ...] = ("aggregate",)
 
     def __init__(self, fold: Fold, results: ResultType | None = None) -> None:
         self.fold = fold

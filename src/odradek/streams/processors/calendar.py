@@ -62,8 +62,10 @@ class Calendar:
         pages = self._state.get(self._name, _PAGES)
         return min(self._state.get(self._name, {"page": pages[0]})) if pages else None
 
-    def due(self, stream_time: int) -> Iterator[tuple[int, Fields]]:
-        """Times that have come, and the keys that were noted for them, by time. They are taken off."""
+    def due(self, stream_time: int, entries: Iterable[str] = ()) -> Iterator[tuple[int, Fields]]:
+        """Times that have come, and the keys that were noted for them, by time. They are taken off. `entries`: those of these
+        keys that the caller reads.
+        """
         while pages := self._state.get(self._name, _PAGES):
             number = pages[0]
             if number * _PAGE_MS >= stream_time:
@@ -78,6 +80,7 @@ class Calendar:
             if not page:
                 self._state.put(self._name, _PAGES, pages[1:] or None)
             self._state.put(self._name, {"page": number}, page or None)
+            self._state.prepare(entries, (key for _, key in due))
             yield from due
 
 

@@ -169,9 +169,11 @@ def _aggregated(
     latest = np.maximum.reduceat(times[groups.row_numbers], groups.starts).tolist()
     starts, ends = groups.starts.tolist(), groups.ends.tolist()
     numbers = codes.codes[groups.last].tolist()
+    entries = codes.entry_names("aggregate")
+    state.fetch(entries)
     after, before, timestamps = [], [], []
     for group in groups.by_last.tolist():
-        entry = state.entry_name("aggregate", codes.keys[numbers[group]])
+        entry = entries[numbers[group]]
         aggregate, when = state.read(entry) or (None, latest[group])
         before.append(fold.result_before(aggregate))
         aggregate = fold.add_all(codes.keys[numbers[group]], aggregate, values, starts[group], ends[group])
@@ -205,7 +207,9 @@ def _windowed(
     stream_times = np.maximum(np.maximum.accumulate(times), state.stream_time)
     reach = _Reach.of(kind, times, stream_times)
     state.stream_time = int(stream_times[-1])
-    batch = _WindowBatch(kind, fold, codes, arguments, times, state)
+    entries = codes.entry_names("windows")
+    state.fetch(entries)
+    batch = _WindowBatch(kind, fold, codes, entries, arguments, times, state)
     updates = [batch.add(reach.pairs(*steps)) for steps in reach.ranges(max(PAIRS_MAX, len(times)))]
     batch.close(Calendar(state))
     batch.keep()
@@ -297,13 +301,13 @@ class _WindowBatch:
     kind: FixedWindows
     fold: _Folding
     codes: KeyCodes
+    entries: list[bytes]
+    """The names of the keys' states, by the keys' numbers."""
     arguments: pa.StructArray
     times: Numbers
     state: CachedState
     windows_of: dict[bytes, dict[Window, Held]] = field(default_factory=dict)
     """The windows of each key, by the name of their state."""
-    entries: dict[int, bytes] = field(default_factory=dict)
-    """The names of the keys' states, by the keys' numbers."""
 
     def add(self, pairs: _Pairs) -> _WindowUpdates:
         """Adds pairs, which must be all pairs of their windows; returns the windows' updates."""
@@ -338,17 +342,18 @@ class _WindowBatch:
         return _WindowUpdates(ends_at, after, before, timestamps)
 
     def _windows(self, number: int) -> dict[Window, Held]:
-        entry = self.entries.get(number)
-        if entry is None:
-            entry = self.entries[number] = self.state.entry_name("windows", self.codes.keys[number])
-            self.windows_of[entry] = self.state.read(entry) or {}
-        return self.windows_of[entry]
+        entry = self.entries[number]
+        windows = self.windows_of.get(entry)
+        if windows is None:
+            windows = self.windows_of[entry] = self.state.read(entry) or {}
+        return windows
 
     def close(self, calendar: Calendar) -> None:
         """Drops windows that stream time has passed, as `WindowProcessor.time_passed`, once for each key."""
         closed_until: dict[bytes, int] = {}
         for time, key in calendar.due(self.state.stream_time):
             closed_until[self.state.entry_name("windows", key)] = time  # times ascend
+        self.state.fetch(entry for entry in closed_until if entry not in self.windows_of)
         grace_ms = self.kind.grace_ms
         for entry, time in closed_until.items():
             windows = self.windows_of.get(entry)

@@ -178,6 +178,7 @@ class CustomProcessor:
     """
 
     runs_user_code = True
+    entries: tuple[str, ...] = ("custom",)
 
     def __init__(
         self,
@@ -214,11 +215,11 @@ class CustomProcessor:
 
     def time_passed(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
         """Timers that stream time has come to."""
-        for _, due in Calendar(state).due(state.stream_time + 1):
+        for _, due in Calendar(state).due(state.stream_time + 1, self.entries):
             yield from self._visit(due, row.timestamp, row.headers, state, None)
 
     def wall_clock_passed(self, state: TaskState) -> Iterator[UpdateRow]:
-        for _, due in Calendar(state, _WALL_CLOCK).due(state.wall_clock + 1):
+        for _, due in Calendar(state, _WALL_CLOCK).due(state.wall_clock + 1, self.entries):
             yield from self._visit(due, state.stream_time, None, state, None)
 
     def next_wall_clock(self, state: TaskState) -> int | None:

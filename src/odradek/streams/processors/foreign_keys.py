@@ -21,6 +21,8 @@ class ForeignKeyProcessor:
     this key, and another key answers. `delete`: nothing answers any more. Output: left, right; both null for a delete. The
     key is the left one."""
 
+    entries: tuple[str, ...] = ("references", "right")
+
     def __init__(self, kind: JoinKind) -> None:
         self._left = kind == "left"
 

@@ -108,6 +108,7 @@ def table_table(
         return None
     times = rows.timestamps.to_numpy()
     groups = Groups.of(codes.codes)
+    state.fetch([*codes.entry_names("left"), *codes.entry_names("right")])
     sides = [
         _TableSide.of(name, port, payload.cast(kind), rows, groups, codes, state)
         for port, (name, payload, kind) in enumerate(

@@ -11,6 +11,8 @@ from odradek.streams.processors.ports import InputRow, TaskState, UpdateRow
 class LatestProcessor:
     """A table from its changelog: the last value of each key, by order and not by time. Output: value, old value."""
 
+    entries: tuple[str, ...] = ("value",)
+
     def process(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
         if row.key is None:
             return
@@ -25,6 +27,8 @@ class StreamTableProcessor:
     Keys are the table's; the payload of the stream has its own `key` and `value`. Output: the stream's key and value, and the
     table's value. The timestamp is the stream's.
     """
+
+    entries: tuple[str, ...] = ("table",)
 
     def __init__(self, kind: JoinKind) -> None:
         self.is_left = kind == "left"
@@ -47,6 +51,8 @@ class TableTableProcessor:
 
     Output: left, right, old left, old right. The timestamp is the larger of both sides'.
     """
+
+    entries: tuple[str, ...] = ("left", "right")
 
     def __init__(self, kind: JoinKind) -> None:
         self.needs_left = kind in ("inner", "left")

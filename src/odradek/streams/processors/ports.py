@@ -53,6 +53,19 @@ class ByteStore(Protocol):
     def delete(self, name: bytes) -> None: ...
 
 
+class TaskStore(ByteStore, Protocol):
+    """A task's store whose rows may be in pages, and of which memory may hold a part."""
+
+    @property
+    def exceeds_memory(self) -> bool:
+        """Tells whether rows in any order may load a page many times."""
+        ...
+
+    def in_page_order(self, names: Iterable[bytes]) -> list[bytes]:
+        """Returns names in an order that loads each page once. Names of one page stay in their order."""
+        ...
+
+
 class TaskState(Protocol):
     """State during one batch: objects by name.
 
@@ -71,6 +84,9 @@ class TaskState(Protocol):
     def put(self, name: str, key: Fields | None, value: object) -> None:
         """Stores a value; None deletes."""
 
+    def prepare(self, names: Iterable[str], keys: Iterable[Fields]) -> None:
+        """Says that these entries of many keys will be read, so that a large state can read them page by page."""
+
     def undo_by(self, undo: Callable[[], object]) -> None:
         """Registers `undo`, which undoes a change made in place. The last change is undone first."""
 
@@ -84,6 +100,16 @@ class TaskState(Protocol):
 
 class KeyedProcessor(Protocol):
     """The logic of an operator. It keeps nothing in itself: all that stays is in the state."""
+
+    def process(self, row: InputRow, state: TaskState) -> Iterable[UpdateRow]: ...
+
+
+@runtime_checkable
+class EntryProcessor(Protocol):
+    """A processor that says which state it reads for a row, so that a batch can read the state page by page before its rows."""
+
+    entries: tuple[str, ...]
+    """The names of the entries of a row's key that `process` reads. It may read others."""
 
     def process(self, row: InputRow, state: TaskState) -> Iterable[UpdateRow]: ...
 

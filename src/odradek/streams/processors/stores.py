@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Protocol
 from zlib import crc32
 
-from odradek.streams.processors.ports import ByteStore
+from odradek.streams.processors.ports import ByteStore, TaskStore
 from odradek.streams.processors.state.state_bytes import page_bytes, page_rows
 
 _CHANGELOG: Final = b"\0changelog"
@@ -24,8 +24,15 @@ ROWS_PER_PAGE: Final = 128
 PAGE_BYTES: Final = 16 << 10
 ROW_BYTES_MAX: Final = 4 << 10
 """The largest row in a page."""
-PAGES_HELD_MAX: Final = 2_048
-"""The most pages that each store has in memory: beyond that, changed ones are written."""
+HELD_BYTES_MAX: Final = 32 << 20
+"""The most bytes of pages that each store has in memory, some four times of that as Python's objects: beyond that, changed
+pages are written.
+"""
+SMALL_PAGES_MAX: Final = 2_048
+"""A store with so many pages lets them grow by LARGE_PAGE instead of their number, unless batches touch few of them."""
+LARGE_PAGE: Final = 8
+SPARSE: Final = 8
+"""A batch that touches less than this part of the pages is sparse: it would write large pages for the sake of few rows."""
 
 
 class IterableStore(ByteStore, Protocol):
@@ -37,7 +44,7 @@ class IterableStore(ByteStore, Protocol):
 class RecordingStore:
     """Remembers each name that is written: its new bytes, or None."""
 
-    def __init__(self, store: ByteStore) -> None:
+    def __init__(self, store: TaskStore) -> None:
         self._store = store
         self.changes: dict[bytes, bytes | None] = {}
 
@@ -52,12 +59,22 @@ class RecordingStore:
         self._store.delete(name)
         self.changes[name] = None
 
+    @property
+    def exceeds_memory(self) -> bool:
+        return self._store.exceeds_memory
+
+    def in_page_order(self, names: Iterable[bytes]) -> list[bytes]:
+        return self._store.in_page_order(names)
+
 
 class PagedStore:
     """A state store whose rows are in pages: a call of Spark's state costs the same for one row as for a page of them.
 
     A row's page is its name's CRC-32 modulo the number of pages, which is a power of two. It grows when pages have become twice
     as large as they should be. Nothing is written for good before `flush`.
+
+    Memory holds a part of a large store. A batch that touches more visits pages in their order (`in_page_order`), once to read
+    and once to write, and calls cost most of that: so pages of a large store may be larger. A sparse batch has them split.
     """
 
     def __init__(self, store: IterableStore) -> None:
@@ -65,7 +82,10 @@ class PagedStore:
         self._pages: dict[int, dict[bytes, bytes]] = {}
         self._sizes: dict[int, tuple[int, int]] = {}
         """Rows and bytes of each page in memory, as they are in the store."""
+        self._held_bytes = 0
         self._changed: set[int] = set()
+        self._touched: set[int] = set()
+        """All pages that the batch has changed, those that are written already among them."""
         self._has_written = False
         """Pages were written after the directory was."""
         directory = store.get(_DIRECTORY)
@@ -91,7 +111,7 @@ class PagedStore:
         elif page.get(name) == _IS_APART:
             self._store.delete(_APART + name)
         page[name] = data
-        self._changed.add(number)
+        self._change(number)
 
     def delete(self, name: bytes) -> None:
         number = crc32(name) & (self._page_count - 1)
@@ -100,7 +120,27 @@ class PagedStore:
             return
         if data == _IS_APART:
             self._store.delete(_APART + name)
+        self._change(number)
+
+    def _change(self, number: int) -> None:
         self._changed.add(number)
+        self._touched.add(number)
+
+    @property
+    def exceeds_memory(self) -> bool:
+        return self._byte_count > HELD_BYTES_MAX
+
+    def in_page_order(self, names: Iterable[bytes]) -> list[bytes]:
+        """Returns names page by page, those of pages in memory first. If memory holds all pages, the order stays."""
+        if not self.exceeds_memory:
+            return list(names)
+        count, pages = self._page_count, self._pages
+
+        def turn(name: bytes) -> int:
+            number = crc32(name) & (count - 1)
+            return number if number in pages else count + number
+
+        return sorted(names, key=turn)
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
         """Yields all rows, in no order."""
@@ -115,17 +155,14 @@ class PagedStore:
         rows = self._row_count + sum(
             len(self._pages[number]) - self._sizes.get(number, (0, 0))[0] for number in self._changed
         )
-        growth = 1
-        while (
-            rows > 2 * ROWS_PER_PAGE * self._page_count * growth
-            or self._byte_count > 2 * PAGE_BYTES * self._page_count * growth
-        ):
-            growth *= 2
-        if growth > 1:
-            self._grow(growth)
+        is_sparse = 0 < SPARSE * len(self._touched) < self._page_count
+        count = _page_count(rows / 2, self._byte_count / 2, at_least=self._page_count, is_sparse=is_sparse)
+        if count > self._page_count:
+            self._grow(count)
         for number in sorted(self._changed):
             self._write(number)
         self._changed.clear()
+        self._touched.clear()
         self._store.put(_DIRECTORY, b"%d %d %d" % (self._page_count, self._row_count, self._byte_count))
         self._known, self._has_written = True, False
 
@@ -148,8 +185,7 @@ class PagedStore:
     def _fill(self, rows: Mapping[bytes, bytes]) -> None:
         """Puts rows into new pages, as many as there should be."""
         size = sum(map(len, rows.values())) + sum(map(len, rows))
-        wanted = max(len(rows) / ROWS_PER_PAGE, size / PAGE_BYTES, 1)
-        self._page_count = 1 << (int(wanted) - 1).bit_length()
+        self._page_count = _page_count(len(rows), size, at_least=1, is_sparse=False)
         last = self._page_count - 1
         pages: list[dict[bytes, bytes]] = [{} for _ in range(self._page_count)]
         for name, data in rows.items():
@@ -161,7 +197,7 @@ class PagedStore:
             if page:
                 self._pages[number] = page
                 self._write(number)
-                del self._pages[number], self._sizes[number]
+                self._drop(number)
 
     def _gather(self) -> None:
         """Rows of an earlier version into pages."""
@@ -181,9 +217,9 @@ class PagedStore:
         self._fill({name: data for name, data in rows.items() if data})
         self.flush()
 
-    def _grow(self, factor: int) -> None:
-        """Multiplies the number of pages: rows of a page move to those with the same number modulo the old count."""
-        old_count, count = self._page_count, self._page_count * factor
+    def _grow(self, count: int) -> None:
+        """Makes `count` pages, a multiple: rows of a page move to those with the same number modulo the old count."""
+        old_count = self._page_count
         for number in range(old_count):
             parts: dict[int, dict[bytes, bytes]] = {number: {}}
             for name, data in self._page(number).items():
@@ -193,13 +229,13 @@ class PagedStore:
                 self._pages[target] = part
                 self._write(target)
                 if target != number:
-                    del self._pages[target], self._sizes[target]
+                    self._drop(target)
             self._changed.discard(number)
         self._page_count = count
 
     def _write(self, number: int) -> None:
         page = self._pages[number]
-        before = self._sizes.get(number, (0, 0))
+        rows_before, bytes_before = self._sizes.get(number, (0, 0))
         self._has_written = True
         if page:
             data = page_bytes(page)
@@ -208,8 +244,10 @@ class PagedStore:
         else:
             self._store.delete(_PAGE + b"%d" % number)
             self._sizes[number] = (0, 0)
-        self._row_count += self._sizes[number][0] - before[0]
-        self._byte_count += self._sizes[number][1] - before[1]
+        rows, size = self._sizes[number]
+        self._row_count += rows - rows_before
+        self._byte_count += size - bytes_before
+        self._held_bytes += size - bytes_before
 
     def _page_of(self, name: bytes) -> dict[bytes, bytes]:
         return self._page(crc32(name) & (self._page_count - 1))
@@ -217,11 +255,12 @@ class PagedStore:
     def _page(self, number: int) -> dict[bytes, bytes]:
         page = self._pages.get(number)
         if page is None:
-            if len(self._pages) >= PAGES_HELD_MAX:
+            while self._pages and self._held_bytes >= HELD_BYTES_MAX:
                 self._let_go()
             data = self._store.get(_PAGE + b"%d" % number) if self._known or self._row_count else None
             page = self._pages[number] = {} if data is None else page_rows(data)
             self._sizes[number] = (len(page), 0 if data is None else len(data))
+            self._held_bytes += self._sizes[number][1]
         return page
 
     def _let_go(self) -> None:
@@ -230,7 +269,21 @@ class PagedStore:
         if number in self._changed:
             self._write(number)
             self._changed.discard(number)
-        del self._pages[number], self._sizes[number]
+        self._drop(number)
+
+    def _drop(self, number: int) -> None:
+        del self._pages[number]
+        self._held_bytes -= self._sizes.pop(number)[1]
+
+
+def _page_count(rows: float, size: float, *, at_least: int, is_sparse: bool) -> int:
+    """Returns the number of pages for so many rows and bytes: a power of two times `at_least`."""
+    count = at_least
+    while True:
+        scale = 1 if is_sparse or count < SMALL_PAGES_MAX else LARGE_PAGE
+        if rows <= ROWS_PER_PAGE * scale * count and size <= PAGE_BYTES * scale * count:
+            return count
+        count *= 2
 
 
 def latest_rows(parts: Iterable[tuple[list[bytes], list[bytes | None]]]) -> dict[bytes, bytes]:

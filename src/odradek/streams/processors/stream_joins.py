@@ -26,6 +26,8 @@ class StreamStreamProcessor:
     has passed all that could match it and the grace. Records are kept in the state, by time, for as long as the window and
     the grace."""
 
+    entries: tuple[str, ...] = ("kept", "waiting")
+
     def __init__(self, kind: JoinKind, *, before_ms: int, after_ms: int, grace_ms: int) -> None:
         self._alone = {"inner": (False, False), "left": (True, False), "outer": (True, True)}[kind]
         self._reach = ((before_ms, after_ms), (after_ms, before_ms))
@@ -78,7 +80,7 @@ class StreamStreamProcessor:
         state.put("kept", row.key, buffers)
         calendar = Calendar(state, "expiry")
         calendar.note(row.timestamp + self._retention_ms, row.key)
-        for _, key in calendar.due(state.stream_time):
+        for _, key in calendar.due(state.stream_time, ("kept",)):
             self._forget(key, state, calendar)
 
     def _forget(self, key: Fields, state: TaskState, calendar: Calendar) -> None:
@@ -96,7 +98,7 @@ class StreamStreamProcessor:
         state.put("kept", key, buffers if any(buffers) else None)
 
     def _unmatched(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
-        for time, key in Calendar(state, "unmatched").due(state.stream_time):
+        for time, key in Calendar(state, "unmatched").due(state.stream_time, ("waiting",)):
             waiting = state.get("waiting", key) or {}
             for timestamp, side in sorted(waiting):
                 if timestamp + self._reach[side][1] + self._grace_ms <= time:

@@ -34,6 +34,8 @@ _Held = tuple[int, object, object, int, RowHeaders, int]
 class SuppressProcessor:
     """The suppress buffer of a task. Payload: {"value": …, "old": …}. Output: value, old value."""
 
+    entries: tuple[str, ...] = ("suppressed",)
+
     def __init__(self, limit: TimeLimit) -> None:
         self._limit = limit
 
@@ -45,7 +47,7 @@ class SuppressProcessor:
 
     def time_passed(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
         """Updates that have waited long enough."""
-        for _, key in Calendar(state).due(state.stream_time + 1):
+        for _, key in Calendar(state).due(state.stream_time + 1, self.entries):
             yield from self._release(key, state)
 
     def _hold(self, key: Fields, payload: Fields, row: InputRow, state: TaskState) -> None:

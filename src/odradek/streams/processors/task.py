@@ -14,10 +14,12 @@ from odradek.model.errors import ConfigError
 from odradek.streams.processors.failures import FailedRows, RecordFailedError
 from odradek.streams.processors.ports import (
     ByteStore,
+    EntryProcessor,
     FallibleProcessor,
     Fields,
     InputRow,
     KeyedProcessor,
+    TaskStore,
     TimedProcessor,
     UpdateRow,
     WallClockProcessor,
@@ -47,6 +49,8 @@ def in_order(rows: Iterable[InputRow]) -> list[InputRow]:
 class MemoryStore:
     """A store that ends with the process."""
 
+    exceeds_memory = False
+
     def __init__(self) -> None:
         self.data: dict[bytes, bytes] = {}
 
@@ -59,6 +63,9 @@ class MemoryStore:
     def delete(self, name: bytes) -> None:
         self.data.pop(name, None)
 
+    def in_page_order(self, names: Iterable[bytes]) -> list[bytes]:
+        return list(names)
+
     def items(self) -> Iterator[tuple[bytes, bytes]]:
         yield from list(self.data.items())
 
@@ -68,10 +75,12 @@ class CachedState:
 
     can_undo = False
 
-    def __init__(self, store: ByteStore, wall_clock: int = 0, failures: FailedRows | None = None) -> None:
+    def __init__(self, store: TaskStore, wall_clock: int = 0, failures: FailedRows | None = None) -> None:
         self._store = store
         self.wall_clock = wall_clock
         self._failures = failures
+        self._fetched: dict[bytes, bytes | None] = {}
+        """The bytes of entries that `fetch` has read and nothing has asked for yet."""
         self._read: dict[bytes, Any] = {}
         self._written: set[bytes] = set()
         self._written_rows: dict[bytes, bytes | None] = {}
@@ -85,15 +94,30 @@ class CachedState:
     def put(self, name: str, key: Fields | None, value: object) -> None:
         self.write(_entry_name(name, key), value)
 
+    def prepare(self, names: Iterable[str], keys: Iterable[Fields]) -> None:
+        names = tuple(names)
+        self.fetch(_entry_name(name, key) for key in keys for name in names)
+
     @staticmethod
     def entry_name(name: str, key: Fields | None) -> bytes:
         """Returns the name of an entry for `read` and `write`, for callers that do both."""
         return _entry_name(name, key)
 
+    def fetch(self, entries: Iterable[bytes]) -> None:
+        """Reads entries page by page, ahead of `read` and `read_rows`, if the store exceeds memory: in the order of a batch,
+        pages would be loaded many times.
+        """
+        store = self._store
+        if store.exceeds_memory:
+            known, fetched = self._read, self._fetched
+            missing = dict.fromkeys(entry for entry in entries if entry not in known and entry not in fetched)
+            for entry in store.in_page_order(missing):
+                fetched[entry] = store.get(entry)
+
     def read(self, entry: bytes) -> Any:
         stored = self._read.get(entry, _ABSENT)
         if stored is _ABSENT:
-            data = self._store.get(entry)
+            data = self._bytes_of(entry)
             stored = self._read[entry] = None if data is None else state_value(data)
         return stored
 
@@ -103,7 +127,12 @@ class CachedState:
 
     def read_rows(self, entries: Iterable[bytes]) -> list[bytes | None]:
         """Returns the bytes of entries, for callers that read and write many at once, and these as bytes alone."""
-        return list(map(self._store.get, entries))
+        entries = list(entries)
+        self.fetch(entries)
+        return list(map(self._bytes_of, entries))
+
+    def _bytes_of(self, entry: bytes) -> bytes | None:
+        return self._fetched.pop(entry) if entry in self._fetched else self._store.get(entry)
 
     def write_rows(self, rows: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Stores the bytes of entries; None deletes."""
@@ -132,13 +161,14 @@ class CachedState:
         return undo
 
     def flush(self) -> None:
-        for entry in sorted(self._written):
+        for entry in self._store.in_page_order(sorted(self._written)):
             value = self._read[entry]
             if value is None:
                 self._store.delete(entry)
             else:
                 self._store.put(entry, state_bytes(value))
-        for entry, data in sorted(self._written_rows.items()):
+        for entry in self._store.in_page_order(sorted(self._written_rows)):
+            data = self._written_rows[entry]
             if data is None:
                 self._store.delete(entry)
             else:
@@ -198,6 +228,9 @@ class RowState:
             self._undos.append(self._state.write_undone(entry))
         self._state.write(entry, value)
 
+    def prepare(self, names: Iterable[str], keys: Iterable[Fields]) -> None:
+        self._state.prepare(names, keys)
+
     def undo_by(self, undo: Callable[[], object]) -> None:
         self._undos.append(undo)
 
@@ -226,7 +259,7 @@ class RowState:
 
 def run_batch(
     processor: KeyedProcessor,
-    store: ByteStore,
+    store: TaskStore,
     rows: Iterable[InputRow],
     wall_clock: int = 0,
     failures: FailedRows | None = None,
@@ -241,7 +274,10 @@ def run_batch(
     if isinstance(processor, WallClockProcessor):
         for number, update in enumerate(_clock_updates(processor, state, failures)):
             yield [wall_clock, CLOCK_SOURCE, 0, wall_clock, 0, number], update
-    for row in in_order(rows):
+    ordered = in_order(rows)
+    if isinstance(processor, EntryProcessor):
+        state.prepare(processor.entries, (row.key for row in ordered if row.key is not None))
+    for row in ordered:
         state.stream_time = max(state.stream_time, row.timestamp)
         for number, update in enumerate(_updates_of(processor, row, state, failures)):
             yield [*row.order, number], update
@@ -291,7 +327,7 @@ def _clock_updates(
 
 def pass_time(
     processor: KeyedProcessor,
-    store: ByteStore,
+    store: TaskStore,
     time_ms: int,
     order: list[int],
     failures: FailedRows | None = None,
@@ -327,7 +363,7 @@ class ScriptStep(NamedTuple):
 
 def run_script(
     processor: KeyedProcessor,
-    store: ByteStore,
+    store: TaskStore,
     rows: Iterable[InputRow],
     script: Iterable[ScriptStep],
     old: tuple[int, ...] | None,
@@ -361,7 +397,7 @@ def has_wall_clock(processor: KeyedProcessor) -> bool:
     return isinstance(processor, WallClockProcessor) and processor.has_wall_clock
 
 
-def next_wall_clock(processor: KeyedProcessor, store: ByteStore) -> int | None:
+def next_wall_clock(processor: KeyedProcessor, store: TaskStore) -> int | None:
     """Returns the wall-clock time of the processor's next call without a row; None: it needs none."""
     if not isinstance(processor, WallClockProcessor):
         return None

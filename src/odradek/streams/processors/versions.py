@@ -23,6 +23,8 @@ class VersionedProcessor:
     now. A record that is older than the history is left out.
     """
 
+    entries: tuple[str, ...] = ("latest",)
+
     def __init__(self, history_ms: int) -> None:
         self._history_ms = history_ms
 
@@ -38,7 +40,7 @@ class VersionedProcessor:
                     calendar.note(row.timestamp + self._history_ms, row.key)
             before = None if latest is None else latest[1]
             yield UpdateRow(row.key, (row.payload, before, is_latest), row.timestamp, row.headers)
-        for _, key in calendar.due(state.stream_time):
+        for _, key in calendar.due(state.stream_time, self.entries):
             latest = state.get("latest", key)
             if latest is not None and latest[1] is None and latest[0] < oldest:
                 state.put("latest", key, None)
@@ -49,6 +51,8 @@ class VersionedJoinProcessor:
     1 the table, as in StreamTableProcessor.
 
     `grace_ms`: records wait so long, in the stream's time, for versions that come late. None: they do not wait."""
+
+    entries: tuple[str, ...] = ("versions", "waiting")
 
     def __init__(self, kind: JoinKind, *, history_ms: int, grace_ms: int | None) -> None:
         self._left = kind == "left"
@@ -85,7 +89,7 @@ class VersionedJoinProcessor:
         """Yields the records whose time to wait is over, by time."""
         assert self._grace_ms is not None
         ready: list[tuple[int, str, Fields, Fields, RowHeaders]] = []
-        for _, key in Calendar(state, "waiting").due(seen + 1):
+        for _, key in Calendar(state, "waiting").due(seen + 1, self.entries):
             waiting = state.get("waiting", key) or []
             count = bisect_right(waiting, seen - self._grace_ms, key=lambda record: record[0])
             state.put("waiting", key, waiting[count:] or None)
@@ -119,7 +123,7 @@ class VersionedJoinProcessor:
         state.put("versions", key, versions)
         calendar = Calendar(state, "history")
         calendar.note(row.timestamp + self._history_ms, key)
-        for _, due in calendar.due(seen):
+        for _, due in calendar.due(seen, ("versions",)):
             self._forget(due, seen - self._history_ms, state)
 
     @staticmethod

@@ -31,6 +31,8 @@ class WindowTableProcessor:
     `held_ms`: a window is forgotten, without output, when stream time is so long after its end. An update that comes later
     is joined with the present row, and not kept."""
 
+    entries: tuple[str, ...] = (_ROW, _WINDOWS)
+
     def __init__(self, kind: JoinKind, *, held_ms: int | None = None) -> None:
         self._left = kind == "left"
         self._held_ms = held_ms
@@ -87,7 +89,7 @@ class WindowTableProcessor:
     def _forget(self, state: TaskState) -> None:
         if self._held_ms is None:
             return
-        for _, key in Calendar(state, "expiry").due(state.stream_time):
+        for _, key in Calendar(state, "expiry").due(state.stream_time, (_WINDOWS,)):
             listed: _Listed = state.get(_WINDOWS, key) or {}
             held = {
                 window_text: window for window_text, window in listed.items() if self._is_held(window, state)

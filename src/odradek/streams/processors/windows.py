@@ -40,6 +40,7 @@ class WindowProcessor:
     task that gets no record for so long, on the clock, closes all its windows. `results`: as in AggregateProcessor."""
 
     runs_user_code = True
+    entries: tuple[str, ...] = ("windows", "unsaid")
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class WindowProcessor:
 
     def time_passed(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
         """Windows that stream time has passed are closed."""
-        for time, due in Calendar(state).due(state.stream_time):
+        for time, due in Calendar(state).due(state.stream_time, self.entries):
             yield from self._close(due, time, row.headers, state)
 
     def wall_clock_passed(self, state: TaskState) -> Iterator[UpdateRow]:
@@ -77,7 +78,7 @@ class WindowProcessor:
             return
         state.put(_IDLE_FROM, _TASK, None)
         state.stream_time = max(state.stream_time, (state.get(_OPEN_UNTIL, _TASK) or 0) + 1)
-        for time, due in Calendar(state).due(state.stream_time):
+        for time, due in Calendar(state).due(state.stream_time, self.entries):
             yield from self._close(due, time, None, state)
 
     def next_wall_clock(self, state: TaskState) -> int | None:

@@ -30,7 +30,7 @@ from odradek.spark.engine.worker_garbage import loaded_modules
 from odradek.streams.processors.columnar import columnar
 from odradek.streams.processors.columns import OriginColumn, TaskColumns
 from odradek.streams.processors.failures import FailedRows
-from odradek.streams.processors.ports import ByteStore, KeyedProcessor, UpdateRow
+from odradek.streams.processors.ports import KeyedProcessor, TaskStore, UpdateRow
 from odradek.streams.processors.python_values import UnreadableValueError, python_values
 from odradek.streams.processors.state.state_bytes import state_bytes, state_value
 from odradek.streams.processors.stores import PagedStore, RecordingStore, latest_rows
@@ -128,7 +128,7 @@ class TaskRun:
     old: tuple[int, ...] | None
     schema: pa.Schema
 
-    def updates(self, store: ByteStore, rows: pa.Table | None, now: int, failures: FailedRows) -> pa.Table:
+    def updates(self, store: TaskStore, rows: pa.Table | None, now: int, failures: FailedRows) -> pa.Table:
         """Returns the processor's updates for records, in columns of `schema` but STATE."""
         origins = OriginColumn()
         if rows is not None and rows.num_rows:
@@ -143,7 +143,7 @@ class TaskRun:
         updates = run_batch(self.processor, store, readable, now, failures)
         return self.table_of(list(updates if self.old is None else latest_only(updates, self.old)), origins)
 
-    def _in_columns(self, store: ByteStore, rows: TaskColumns) -> pa.Table | None:
+    def _in_columns(self, store: TaskStore, rows: TaskColumns) -> pa.Table | None:
         if has_wall_clock(self.processor):
             return None
         state = CachedState(store)
@@ -269,7 +269,7 @@ class TaskProcessor(StatefulProcessor):
         paged = PagedStore(self._state)
         recording = RecordingStore(paged)
         begun = list(paged.begin(None if changelog is None else changelog.topic_id))
-        store: ByteStore = paged
+        store: TaskStore = paged
         if changelog is not None:
             recording.changes.update(begun)
             store = recording
@@ -294,7 +294,7 @@ class TaskProcessor(StatefulProcessor):
         if passed.num_rows:
             yield self._row(packed(passed))
 
-    def _set_timer(self, store: ByteStore, timer_values: TimerValues) -> None:
+    def _set_timer(self, store: TaskStore, timer_values: TimerValues) -> None:
         """Sets a timer of Spark for what the processor waits for."""
         if not has_wall_clock(self._run.processor):
             return
@@ -305,7 +305,7 @@ class TaskProcessor(StatefulProcessor):
     def close(self) -> None:
         pass
 
-    def _example(self, store: ByteStore, updates: pa.Table) -> dict[str, object]:
+    def _example(self, store: TaskStore, updates: pa.Table) -> dict[str, object]:
         """Returns a record that was emitted in this batch or an earlier one."""
         stored = store.get(_EXAMPLE)
         if not updates.num_rows and stored is not None:
