@@ -183,6 +183,32 @@ def test_a_producer_goes_on_after_its_transaction_was_committed_elsewhere(
     assert committed_values(bootstrap, into, 4) == [b"0", b"1", b"2", b"3"]
 
 
+def test_one_producer_writes_under_many_names_in_turn(
+    bootstrap: str, topic: MakeTopic, name: str, admin: Admin, flow: str
+) -> None:
+    """What is prepared under one name stays open while the producer writes under the next one."""
+    into = topic()
+    last: dict[str, TransactionIdentity] = {}
+    is_resumed = []
+    with Producer(**logins.ours(bootstrap), transactional_id=f"{name}-0", linger_ms=0) as producer:
+        for number in range(7):
+            of = f"{name}-{number % 3}"
+            producer.change_transactional_id(of)
+            before = last.get(of)
+            is_resumed.append(before is not None and producer.resume_transactions(before))
+            if not is_resumed[-1]:
+                producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(into, b"%d" % number)
+            last[of] = producer.prepare_transaction()
+            assert last[of].transactional_id == of
+            if number:
+                admin.end_transactions([last[f"{name}-{(number - 1) % 3}"]], committed=True)
+        admin.end_transactions([last[of]], committed=True)
+    assert committed_values(bootstrap, into, 7) == [b"%d" % number for number in range(7)]
+    assert is_resumed == [number >= 3 and flow != "classic" for number in range(7)]
+
+
 def test_a_producer_that_goes_on_although_its_transaction_is_open_is_refused(
     bootstrap: str, topic: MakeTopic, name: str, admin: Admin, flow: str
 ) -> None:

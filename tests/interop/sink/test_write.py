@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 from tests.kit.waiting import eventually
@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructField, StructType
 from tests.interop.sink.plain_sink import PlainSink
 
-from odradek import Admin
+from odradek import Admin, Producer
 from odradek.spark.clients import connections
 from odradek.spark.exactly_once import write
 from odradek.spark.options.option_table import Use
@@ -58,3 +58,32 @@ def test_batches_are_there_once_and_are_noted_as_carried_out(
             new_writer(sink).commit(pickle.loads(pickle.dumps(messages)), number)
     assert sorted(sink.committed()) == sorted(b"%d.%d" % (b, t) for b in range(4) for t in range(2))
     eventually(lambda: getattr(sink.decided(), "is_ended", False))
+
+
+def test_one_producer_of_a_process_writes_to_all_sinks(
+    bootstrap: str, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connections.producer_pool.close()
+    made: list[Producer] = []
+    make = Producer.from_config
+
+    def counted(config: Mapping[str, object]) -> Producer:
+        made.append(make(config))
+        return made[-1]
+
+    monkeypatch.setattr(Producer, "from_config", counted)
+    with Admin(bootstrap) as admin:
+        sinks = [
+            PlainSink(admin, bootstrap, f"shared-{time.time_ns()}-{number}", topic()) for number in range(3)
+        ]
+        for number in range(4):
+            for sink in sinks:
+                place = write.TaskAttempt(attempt=0, query=sink.sink_id, batch=number)
+                monkeypatch.setattr(write, "current_task", lambda place=place: place)
+                pickled = pickle.dumps(new_writer(sink))
+                rows = [pa.record_batch({"value": [f"{sink.sink_id} {number}".encode()]})]
+                new_writer(sink).commit([pickle.loads(pickled).write(iter(rows))], number)
+        for sink in sinks:
+            assert sink.committed() == [f"{sink.sink_id} {number}".encode() for number in range(4)]
+    connections.producer_pool.close()
+    assert len(made) == 1

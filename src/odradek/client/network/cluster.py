@@ -69,6 +69,11 @@ class ClusterClient:
             self.links, self.clock, self._entropy, read, connect=self.connection, labels=labels
         )
 
+    def relabel_metrics(self, labels: Mapping[str, str]) -> None:
+        """Changes the labels of the metrics that are pushed."""
+        if self._push is not None:
+            self._push.relabel(labels)
+
     async def instance_id(self, timeout_s: float) -> str:
         """Returns the id with which brokers show this client's metrics, in Kafka's form."""
         if self._push is None:

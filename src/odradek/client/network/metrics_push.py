@@ -69,7 +69,7 @@ class MetricsPush:
         self._entropy = entropy
         self._read = read
         self._connect = connect
-        self._labels: Final = tuple(sorted((key, value) for key, value in labels.items() if value))
+        self._labels = _present(labels)
         self._task: asyncio.Task[None] | None = None
         self._instance_id = ZERO_UUID
         self._subscription: get_telemetry_subscriptions.GetTelemetrySubscriptionsResponse | None = None
@@ -101,6 +101,10 @@ class MetricsPush:
                 await self._push(connection, self._subscription, terminating=True)
         except (OdradekError, TimeoutError):
             pass  # the broker forgets this client after a while, as it does those that crash
+
+    def relabel(self, labels: Mapping[str, str]) -> None:
+        """Changes the client's own labels, for what is pushed from now on."""
+        self._labels = _present(labels)
 
     async def instance_id(self, timeout_s: float) -> str:
         """Returns the id that brokers show with this client's metrics. TimedOutError when no broker gave one in time."""
@@ -233,3 +237,7 @@ def telemetry_name(metric: MetricName) -> str:
     """Returns KIP-714's name: `org.apache.kafka.producer.record.send.total` for record-send-total of producer-metrics."""
     group = metric.group.removesuffix("-metrics")
     return f"{_PREFIX}{group}.{metric.name}".replace("-", ".")
+
+
+def _present(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((key, value) for key, value in labels.items() if value))

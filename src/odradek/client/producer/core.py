@@ -21,7 +21,7 @@ from odradek.client.settings.settings import ProducerSettings
 from odradek.client.transactions.core import TransactionalState
 from odradek.client.transactions.error_actions import FatalTransactionError, TransactionError
 from odradek.client.transactions.service import ProducerTransactions
-from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.errors import ConfigError, ErrorCode, KafkaError, OdradekError
 from odradek.model.exception_text import add_note
 from odradek.model.lazy import lazy
 from odradek.records import partition_of
@@ -83,7 +83,7 @@ class ProducerCore:
         self.transactions: Final = self._transactions() if settings.transactional_id else None
         self.sender.transactions = self.transactions
         if settings.enable_metrics_push:
-            self.cluster.push_metrics(self.metrics, {"transactional_id": settings.transactional_id})
+            self.cluster.push_metrics(self.metrics, _labels(settings.transactional_id))
         self.spans: Final = spans.ProducerSpans(settings.client_id) if settings.enable_opentelemetry else None
         self._ending: asyncio.Task[None] | None = None
         """The end of a transaction's block, under way."""
@@ -203,6 +203,14 @@ class ProducerCore:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "transactions need the setting transactional_id")
         return self.transactions
 
+    def change_transactional_id(self, transactional_id: str) -> None:
+        """Takes another transactional id, where no transaction is open."""
+        self.check_usable()
+        if not transactional_id:
+            raise ConfigError("a transactional id has at least one character")
+        self.need_transactions().change_id(transactional_id)
+        self.cluster.relabel_metrics(_labels(transactional_id))
+
     def begin_transaction(self) -> None:
         """Begins a transaction: records and offsets are part of it from now on."""
         self.check_usable()
@@ -304,3 +312,8 @@ class ProducerCore:
     def undelivered(self) -> Exception | None:
         """Returns the error that flush and close must raise."""
         return self.sender.failures.pop()
+
+
+def _labels(transactional_id: str) -> dict[str, str]:
+    """Returns the labels of the metrics that are pushed to brokers."""
+    return {"transactional_id": transactional_id}

@@ -256,6 +256,15 @@ class Producer(Generic[K, V]):
         """Fences older producers of this transactional id, and aborts their open transaction. Call it before anything else."""
         self._loop.call(self._core.need_transactions().init(timeout_s))
 
+    def change_transactional_id(self, transactional_id: str) -> None:
+        """Gives the producer another transactional id, for the next transactions: one producer can write under many names, one
+        after another. No transaction may be open. One that was prepared is left to the holder of its identity.
+
+        Then `init_transactions`, or `resume_transactions` where the last transaction of the new id is known to be committed.
+        """
+        self._loop.check()
+        self._core.change_transactional_id(transactional_id)
+
     def begin_transaction(self) -> None:
         """Begins a transaction: records sent, and offsets committed through this producer, are part of it from now on."""
         self._loop.check()
@@ -282,8 +291,8 @@ class Producer(Generic[K, V]):
         broker.
 
         Returns False when another one was prepared, or when a broker must be asked (before transaction.version 2, or when
-        epochs are nearly used up): then call `init_transactions`. If `committed` is open or aborted, brokers refuse what is
-        sent next.
+        epochs are nearly used up, or by a producer that has asked none yet): then call `init_transactions`. If `committed` is
+        open or aborted, brokers refuse what is sent next. After `change_transactional_id`, it is the last of that id.
         """
         return self._loop.call(self._core.need_transactions().resume(committed))
 

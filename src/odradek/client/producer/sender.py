@@ -241,7 +241,7 @@ class Sender:
         if self.transactions is not None and not self.transactions.core.epoch_per_transaction:
             at_most = _LAST_VERSION_FOR_CLASSIC_TRANSACTIONS
         message = ProduceRequest(
-            transactional_id=self._settings.transactional_id or None,
+            transactional_id=None if self.transactions is None else self.transactions.core.transactional_id,
             acks=self._settings.acks,
             timeout_ms=self._settings.request_timeout_ms,
             topic_data=list(topics.values()),

@@ -61,6 +61,9 @@ class TransactionalState(Enum):
 
 _FORESEEABLE_EPOCH_MAX: Final = 32_000
 """Near 32,767 the coordinator hands out another producer id, and a lost answer costs an epoch, too: then it is asked."""
+_MAY_CHANGE_ID: Final = frozenset(
+    {TransactionalState.UNINITIALIZED, TransactionalState.READY, TransactionalState.PREPARED}
+)
 _MAY_BEGIN: Final = frozenset({TransactionalState.READY})
 _MAY_PREPARE: Final = frozenset({TransactionalState.OPEN})
 _MAY_COMMIT: Final = frozenset(
@@ -96,7 +99,7 @@ class TransactionCore:
     """The transactions of one producer. *locked*: called under the accumulator's lock; the rest from one thread at a time."""
 
     def __init__(self, transactional_id: str) -> None:
-        self.transactional_id: Final = transactional_id
+        self.transactional_id = transactional_id
         self.state = TransactionalState.UNINITIALIZED
         self.identity: ProducerId | None = None
         self.epoch_per_transaction = False
@@ -162,8 +165,10 @@ class TransactionCore:
         """Notes that the transaction of `committed` is known to be committed: returns who the producer is from then on, and
         is READY again.
 
-        None when it is not the one that this producer prepared, or when only the coordinator can tell."""
-        if self.state is not TransactionalState.PREPARED or committed != self.identity:
+        None when it is not the one that this producer prepared, or when only the coordinator can tell. Under an id that the
+        producer has just got, `committed` is the last transaction of that id."""
+        is_last = self.state is TransactionalState.PREPARED and committed == self.identity
+        if not is_last and self.state is not TransactionalState.UNINITIALIZED:
             return None
         epoch = epoch_after_commit(committed.producer_epoch, epoch_per_transaction=self.epoch_per_transaction)
         if epoch is None:
@@ -171,6 +176,15 @@ class TransactionCore:
         self.identity = ProducerId(producer_id=committed.producer_id, producer_epoch=epoch)
         self._clear()
         return self.identity
+
+    def change_id(self, transactional_id: str) -> None:
+        """Takes another transactional id. A transaction that was prepared is left to the holder of its identity."""
+        if self.state not in _MAY_CHANGE_ID:
+            raise self._refusal()
+        self._clear()
+        self.transactional_id = transactional_id
+        self.identity = None
+        self.state = TransactionalState.UNINITIALIZED
 
     def begin_init(self) -> None:
         if self.state not in (

@@ -110,6 +110,11 @@ class ProducerTransactions:
         self.core.begin_init()
         await self._initialize(timeout_s)
 
+    def change_id(self, transactional_id: str) -> None:
+        """Takes another transactional id, where no transaction is open. The next call is `init` or `resume`."""
+        self.core.change_id(transactional_id)
+        self._coordinator = Coordinator(self._cluster, transactional_id, TRANSACTION)
+
     async def commit(self, timeout_s: float | None) -> None:
         """Commits the transaction: everything sent is acknowledged and visible at once, or nothing of it ever is."""
         core = self.core

@@ -54,6 +54,8 @@ WRITE_DEFAULTS: Final = {"batch.size": "262144", "linger.ms": "20"}
 """A task sends as fast as it can: large batches."""
 TRANSACTION_DEFAULTS: Final = {"transaction.timeout.ms": "900000"}
 """The longest time-out that brokers allow by default: a transaction that times out after the decision is a lost batch."""
+_NAMED_LATER: Final = "odradek-sink"
+"""The transactional id of a sink's producer before its first transaction: it gets one for each transaction."""
 _TWO_PHASE: Final = "transaction.two.phase.commit.enable"
 
 COMMIT_TIMEOUT_S: Final = 3.0
@@ -235,9 +237,8 @@ def preparing(
 
     `committed`: the one before it under this id, if that is known to be committed: then no broker is asked how to go on.
     """
-    with producer_pool.lend(
-        {**TRANSACTION_DEFAULTS, **config, "transactional.id": transactional_id}
-    ) as producer:
+    with producer_pool.lend({**TRANSACTION_DEFAULTS, **config, "transactional.id": _NAMED_LATER}) as producer:
+        producer.change_transactional_id(transactional_id)
         if committed is None or not producer.resume_transactions(committed):
             producer.init_transactions()
         producer.begin_transaction()

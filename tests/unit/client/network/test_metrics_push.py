@@ -113,6 +113,7 @@ async def test_it_pushes_changes_of_counters_and_a_last_time_at_the_end() -> Non
     assert await push.instance_id(SECONDS_MAX) == kafka_id(ID)
     await broker.until(lambda: len(broker.pushes) >= 1)
     values[SENT] = 7.0
+    push.relabel({"transactional_id": "t"})
     await push.close()
 
     first, last = broker.pushes[0], broker.pushes[-1]
@@ -120,6 +121,7 @@ async def test_it_pushes_changes_of_counters_and_a_last_time_at_the_end() -> Non
     assert (first.client_instance_id, first.subscription_id, first.terminating) == (ID, 1, False)
     assert last.terminating
     assert read(first).resource == (("group_id", "g"),)
+    assert read(last).resource == (("transactional_id", "t"),)
     points = {(point.name, point.attributes): point for point in read(first).points}
     sent = points["org.apache.kafka.producer.record.send.total", ()]
     assert (sent.value, sent.is_delta) == (5.0, True)

@@ -38,6 +38,10 @@ def opened(*, epoch_per_transaction: bool = False) -> TransactionCore:
 Step = Callable[[TransactionCore], object]
 
 
+def change_id(core: TransactionCore) -> None:
+    core.change_id("other")
+
+
 @pytest.mark.parametrize(
     ("state", "step"),
     [
@@ -55,6 +59,12 @@ Step = Callable[[TransactionCore], object]
         (TransactionalState.COMMITTING, TransactionCore.begin_abort),
         (TransactionalState.COMMITTING, TransactionCore.begin),
         (TransactionalState.ABORTING, TransactionCore.begin_commit),
+        *(
+            (state, change_id)
+            for state in TransactionalState
+            if state
+            not in (TransactionalState.UNINITIALIZED, TransactionalState.READY, TransactionalState.PREPARED)
+        ),
         (TransactionalState.FATAL, TransactionCore.begin),
         (TransactionalState.FATAL, TransactionCore.begin_abort),
         (TransactionalState.FATAL, TransactionCore.begin_commit),
@@ -222,3 +232,30 @@ def test_a_producer_that_has_prepared_nothing_does_not_go_on_so() -> None:
     assert core.identity is not None
     assert core.resume(core.identity) is None
     core.check_sendable()
+
+
+def test_under_another_id_a_producer_goes_on_from_the_last_transaction_of_that_id() -> None:
+    core = opened(epoch_per_transaction=True)
+    core.admits(A)
+    prepared = core.prepare()
+    core.change_id("other")
+    assert (core.transactional_id, core.state) == ("other", TransactionalState.UNINITIALIZED)
+    assert (core.identity, core.started) == (None, False)
+    with pytest.raises(KafkaError, match="call init_transactions first"):
+        core.begin()
+    last = ProducerId(producer_id=9, producer_epoch=4)
+    assert core.resume(last) == ProducerId(producer_id=9, producer_epoch=5)
+    assert core.state is TransactionalState.READY
+    core.change_id("name")
+    assert core.resume(prepared) == ProducerId(producer_id=7, producer_epoch=1)
+
+
+@pytest.mark.parametrize("is_classic", [False, True])
+def test_under_another_id_a_producer_asks_where_epochs_say_too_little(is_classic: bool) -> None:
+    """A producer that has asked no coordinator does not know whether they do."""
+    core = ready(epoch_per_transaction=False) if is_classic else TransactionCore("name")
+    core.change_id("other")
+    assert core.resume(ProducerId(producer_id=9, producer_epoch=4)) is None
+    core.begin_init()
+    core.initialized(ProducerId(producer_id=9, producer_epoch=5), epoch_per_transaction=False)
+    assert core.state is TransactionalState.READY
