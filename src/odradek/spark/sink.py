@@ -126,7 +126,14 @@ class AcknowledgedWrite:
 
 
 def _write_of(options: WriteOptions, schema: StructType) -> AcknowledgedWrite | two_phase.TwoPhaseWrite:
-    layout = row_format(schema, options.topic, options.dead_letter_topic, suffix=options.suffix)
+    layout = row_format(
+        schema,
+        options.topic,
+        options.dead_letter_topic,
+        suffix=options.suffix,
+        key_format=options.key_format,
+        value_format=options.value_format,
+    )
     if options.exactly_once is None:
         return AcknowledgedWrite(options, layout)
     return two_phase.TwoPhaseWrite(options, options.exactly_once, layout)

@@ -44,7 +44,7 @@ from odradek.streams.translation.frames import (
 )
 from odradek.streams.translation.incoming import incoming, reading_options
 from odradek.streams.translation.letters import records_alone
-from odradek.streams.translation.outputs import outgoing, packed_output
+from odradek.streams.translation.outputs import outgoing, packed_output, sink_formats
 from odradek.streams.translation.plain_records import plain_records
 from odradek.streams.translation.spark_errors import in_one_line
 from odradek.streams.translation.translator import Tasks
@@ -181,8 +181,9 @@ def start(
                 changelogs.leave_others()
             if isinstance(sink, TopicSink):
                 tables.update(_tables_of(program, {sink: frame, **translator.tail_frames}))
-                rows, packed_rows = packed_output(simplified(outgoing(sink, frame)))
-                writer = _topic_writer(program, query, rows, delivery, {**packed_rows, **options})
+                rows, packed_rows, formats = _sink_rows(sink, frame)
+                own = {**formats, **packed_rows}
+                writer = _topic_writer(program, query, rows, delivery, {**own, **options})
                 writer = writer.options(**(changelogs.sink_options if changelogs else {}))
             else:
                 assert isinstance(sink, Called)
@@ -201,6 +202,15 @@ def start(
     finally:
         for_now.restore()
     return Run(queries, queryable, frozenset(named), page, frozenset(packing))
+
+
+def _sink_rows(sink: TopicSink, frame: RecordFrame) -> tuple[DataFrame, Mapping[str, str], Mapping[str, str]]:
+    """Returns the rows for the sink, and its options: how they are packed, and in which formats it writes them."""
+    formats = sink_formats(sink)
+    rows = simplified(outgoing(sink, frame, formats))
+    if formats:  # it computes no structs from packed rows
+        return rows, {}, formats
+    return *packed_output(rows), formats
 
 
 def _planned(program: Program) -> list[PlannedQuery]:

@@ -32,11 +32,12 @@ from pyspark.sql.types import (
 )
 from tests.property.values.generated import Generated
 
+from odradek.spark.rows.record_bytes import record_encoder
 from odradek.sql.doors.source import to_arrow
 from odradek.sql.queries.schema_rows import SchemaRowCodec
-from odradek.streams.translation.formats import decoder, encoder
+from odradek.streams.translation.formats import decoder
 from odradek.values.errors import SqlError
-from odradek.values.formats import RecordFormat, record_format
+from odradek.values.formats import RecordFormat, format_of_text, record_format
 from odradek.values.formats.format_info import FormatInfo
 from odradek.values.formats.row_codec import UnreadableRecord
 from odradek.values.times import day, day_number, moment, moment_ms
@@ -116,14 +117,15 @@ def for_spark(value: Any, kind: SqlType) -> Any:
 
 
 class Twins:
-    """One format for both. `rows`: row by row. `form`: what Spark's tasks use, for columns."""
+    """One format for both. `rows`: row by row. `form`: what Spark's source, sink and tasks use, for columns."""
 
     def __init__(self, info: FormatInfo, columns: Columns, *, is_key: bool) -> None:
         self.columns = columns
         self.rows = SchemaRowCodec(columns, info, is_key=is_key)
-        self.form: RecordFormat = record_format(
+        form = record_format(
             info, [(name, f"c{place}", kind) for place, (name, kind) in enumerate(columns)], is_key=is_key
         )
+        self.form: RecordFormat = form if form.text is None else format_of_text(form.text)
         self.type = StructType()
         for place, (_, kind) in enumerate(columns):
             self.type = self.type.add(f"c{place}", spark_type(kind))
@@ -170,7 +172,7 @@ class Twins:
             for place, (member, (_, kind)) in enumerate(zip(row, self.columns, strict=True))
         }
         try:
-            return encoder(self.form)(pa.array([value], arrow_type(self.type)))[0].as_py()
+            return record_encoder(self.form)(pa.array([value], arrow_type(self.type)))[0].as_py()
         except ValueError:
             return REFUSED
 

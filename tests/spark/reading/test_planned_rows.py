@@ -25,6 +25,9 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from odradek.client import Producer
 from odradek.spark.source import OdradekDataSource, StreamReader
+from odradek.values.formats import record_format
+from odradek.values.formats.format_info import FormatInfo
+from odradek.values.types import parse_type
 
 Stream = Callable[..., DataFrame]
 BY_WORKERS = {"minPartitions": "2"}
@@ -33,7 +36,29 @@ VALUES = (
     " inner STRUCT<x: DOUBLE, list: ARRAY<STRUCT<y: STRING, z: ARRAY<ARRAY<STRING>>, w: BIGINT>>>"
 )
 JSON_VALUES = {"valueDecode": "json", "valueSchema": VALUES}
+SQL_VALUES = record_format(
+    FormatInfo(name="JSON"),
+    [
+        (name.upper(), f"value_{place}", parse_type(kind))
+        for place, (name, kind) in enumerate(
+            {
+                "n": "INT",
+                "big": "BIGINT",
+                "price": "DECIMAL(12, 3)",
+                "name": "STRING",
+                "at": "STRING",
+                "flag": "BOOLEAN",
+                "tags": "ARRAY<STRING>",
+                "day": "DATE",
+                "moment": "TIMESTAMP",
+                "inner": "STRUCT<X DOUBLE, LIST ARRAY<STRUCT<Y STRING, Z ARRAY<ARRAY<STRING>>, W BIGINT>>>",
+            }.items()
+        )
+    ],
+    is_key=False,
+)
 READS = {
+    "formats of SQL": {"valueFormat": SQL_VALUES.text or ""},
     "plain": {},
     "all columns": {
         "columns": "timestampMs,headers,record,offset,key,partition,value,topic,timestamp,timestampType"
@@ -60,6 +85,8 @@ def generated(random: Random) -> dict[str, Any]:
         "at": random.choice([None, "1969-12-31T23:59:59Z", "2026-11-30T01:02:03.000004Z"]),
         "flag": random.choice([None, True, False]),
         "tags": random.choice([None, [], ["a", None, ""]]),
+        "day": random.choice([None, 0, -1, 19_000]),
+        "moment": random.choice([None, 0, -1, 1_764_464_523_004]),
         "numbers": random.choice([None, [], [1, None, -3]]),
         "inner": random.choice(
             [

@@ -17,12 +17,12 @@ from pyspark.sql import functions as sf
 from odradek.streams import Streams
 from odradek.streams.plan.operators import TopicSink, TopicSource
 from odradek.streams.plan.program import Program
-from odradek.streams.plan.schemas import SchemaFormat
 from odradek.streams.processors.failures import LetterRules
 from odradek.streams.translation import Translator
 from odradek.streams.translation.incoming import incoming
 from odradek.streams.translation.outputs import outgoing
 from odradek.streams.translation.translator import Tasks
+from odradek.values.formats.schema_format import SchemaFormat
 
 Row = dict[str, Any]
 

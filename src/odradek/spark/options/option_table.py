@@ -78,6 +78,7 @@ _count: Final = partial(Setting, type=SettingType.LONG, default=None, valid=at_l
 _choice: Final = partial(Setting, type=SettingType.STRING)
 _BINARY: Final = "`utf8`: a string; `json`: a struct (see below)"
 _DDL: Final = "for `json`: fields as DDL, such as `id BIGINT, tags ARRAY<STRING>`"
+_FORMAT: Final = "set by SQL: the format of records that the source reads as structs, or the sink writes"
 _STORE: Final = "where the archive's store or Iceberg catalog is"
 
 # fmt: off
@@ -117,6 +118,8 @@ _ROWS: Final = (
     _choice(key="valueDecode", use=Use.READ, choices=Decoding, default=Decoding.BINARY, meaning=_BINARY),
     _text(key="keySchema", use=Use.READ, meaning=_DDL),
     _text(key="valueSchema", use=Use.READ, meaning=_DDL),
+    _text(key="keyFormat", use=Use.READ | Use.STREAM_WRITE, meaning=_FORMAT),
+    _text(key="valueFormat", use=Use.READ | Use.STREAM_WRITE, meaning=_FORMAT),
     _choice(key="decodeErrors", use=Use.READ, choices=OnDecodeError, default=OnDecodeError.FAIL, meaning=
         "`null`: what cannot be decoded becomes null; `dead-letter`: it is kept ([below](#bad-records))"),
     _flag(key="includeRecord", use=Use.READ, meaning=

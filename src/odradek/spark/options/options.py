@@ -25,6 +25,7 @@ from odradek.spark.options.option_table import (
 from odradek.spark.options.positions import KnownPosition, Position, partition_lists
 from odradek.spark.options.sink_ids import sink_id_in
 from odradek.spark.rows.columns import COLUMN_NAMES, DEAD_LETTER, DEFAULT_COLUMNS
+from odradek.values.formats import format_of_text
 
 _KEY_MAX: Final = 500
 _EXACTLY_ONCE_ONLY: Final = ("sinkId", "idempotenceKey", "takeOver", "resume", "publishOffsets")
@@ -49,6 +50,9 @@ class Projection:
     key_schema: str | None
     value_schema: str | None
     on_error: OnDecodeError
+    key_format: str | None = None
+    """The text of the format of keys (`RecordFormat.text`), whose column is {value, problem}; None: `key` says it."""
+    value_format: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +135,9 @@ class WriteOptions:
     """The OpenTelemetry collector that gets the spans of traced rows; None: there are none."""
     packed_rows: str | None = None
     """What the sink makes of rows that come packed, as `PackedRows` writes it; None: they do not."""
+    key_format: str | None = None
+    """The text of the format (`RecordFormat.text`) in which the sink writes keys, which are structs; None: they are bytes."""
+    value_format: str | None = None
 
 
 def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
@@ -204,7 +211,19 @@ def write_options(options: Mapping[str, str], use: Use) -> WriteOptions:
         if (endpoint := parsed.text("tracingEndpoint")) is None
         else checked_http_address("option tracingEndpoint", endpoint),
         packed_rows=parsed.text("packedRows"),
+        key_format=_format(parsed, "keyFormat"),
+        value_format=_format(parsed, "valueFormat"),
     )
+
+
+def _format(parsed: ParsedOptions, option: str) -> str | None:
+    text = parsed.text(option)
+    if text is not None:
+        try:
+            format_of_text(text)
+        except ValueError:
+            raise ConfigError(f"option {option} is of ours alone, and is set by SQL; leave it out") from None
+    return text
 
 
 def _exactly_once(parsed: ParsedOptions, use: Use) -> ExactlyOnceOptions | None:
@@ -336,6 +355,8 @@ def _projection(parsed: ParsedOptions) -> Projection:
         key_schema=parsed.text("keySchema"),
         value_schema=parsed.text("valueSchema"),
         on_error=on_error,
+        key_format=_format(parsed, "keyFormat"),
+        value_format=_format(parsed, "valueFormat"),
     )
 
 

@@ -28,6 +28,8 @@ from odradek.spark.dead_letters.mismatch import is_plainly_wrong
 from odradek.spark.options.option_table import Decoding, OnDecodeError
 from odradek.spark.options.options import Projection
 from odradek.spark.rows.columns import DEAD_LETTER, spark_timestamps
+from odradek.spark.rows.record_bytes import record_decoder
+from odradek.values.formats import format_of_text
 
 _PARSE_BLOCK_BYTES: Final = 1 << 20
 _MAY_GO_ON: Final = (re.compile(rb'\}\s*,\s*"'), re.compile(rb'"v":\s*null\s*,'))
@@ -47,7 +49,11 @@ def to_columns(
     undecoded: list[UndecodedRow] = []
     arrays = []
     for field in schema:
-        if field.name in ("key", "value"):
+        form = projection.key_format if field.name == "key" else projection.value_format
+        if field.name in ("key", "value") and form is not None:
+            decode = record_decoder(format_of_text(form), field.type.field("value").type)
+            arrays.append(decode(records[field.name]).cast(field.type))
+        elif field.name in ("key", "value"):
             decoding = projection.key if field.name == "key" else projection.value
             decoded = _decoded(records[field.name], field, decoding)
             arrays.append(decoded)

@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     BooleanType,
     ByteType,
     DataType,
+    DateType,
     DecimalType,
     DoubleType,
     FloatType,
@@ -33,6 +34,7 @@ from odradek.spark.options.option_table import Decoding
 from odradek.spark.options.options import Projection
 from odradek.spark.rows.columns import COLUMN_TYPES
 from odradek.values.ddl import struct_type
+from odradek.values.formats import format_of_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,7 +52,7 @@ _DECODABLE: Final = (
     TimestampType,
 )
 """The types of members that JSON is decoded to."""
-_COLUMNS: Final = (*_DECODABLE, BinaryType)
+_COLUMNS: Final = (*_DECODABLE, BinaryType, DateType)
 """The types without parts that a read may have."""
 
 
@@ -64,11 +66,19 @@ def read_ddl(projection: Projection, comment: str | None = None) -> str:
 
 
 def _column_type(projection: Projection, column: str) -> str:
+    text = format_of(projection, column)
+    if text is not None:
+        return f"STRUCT<value: STRUCT<{format_of_text(text).ddl}>, problem: STRING>"
     if column == "key":
         return _decoded_type(projection.key, "keySchema", projection.key_schema)
     if column == "value":
         return _decoded_type(projection.value, "valueSchema", projection.value_schema)
     return COLUMN_TYPES[column]
+
+
+def format_of(projection: Projection, column: str) -> str | None:
+    """Returns the text of the format that a column is decoded by; None for all others."""
+    return {"key": projection.key_format, "value": projection.value_format}.get(column)
 
 
 def _decoded_type(decoding: Decoding, option: str, schema: str | None) -> str:
@@ -87,7 +97,7 @@ def check_read_schema(schema: StructType, projection: Projection) -> None:
             " decode values with valueDecode and valueSchema"
         )
     for field in schema.fields:
-        if field.name in ("key", "value"):
+        if field.name in ("key", "value") and format_of(projection, field.name) is None:
             decoding = projection.key if field.name == "key" else projection.value
             expected = {Decoding.BINARY: BinaryType, Decoding.UTF8: StringType, Decoding.JSON: StructType}[
                 decoding

@@ -71,14 +71,24 @@ class RowFormat:
     """The topic of rows that have a dead letter; None: there is no such column."""
     suffix: str = ""
     """The suffix that is appended to the topics of the column `topic`."""
+    key_format: str | None = None
+    """The text of the format in which keys are written, which are structs; None: they are bytes or texts."""
+    value_format: str | None = None
 
 
 def row_format(
-    schema: StructType, topic: str | None, dead_letter_topic: str | None = None, *, suffix: str = ""
+    schema: StructType,
+    topic: str | None,
+    dead_letter_topic: str | None = None,
+    *,
+    suffix: str = "",
+    key_format: str | None = None,
+    value_format: str | None = None,
 ) -> RowFormat:
     """Checks a DataFrame's schema for writing; ConfigError names the column that is missing, unknown or
     mistyped.
     """
+    structs = {name for name, form in (("key", key_format), ("value", value_format)) if form is not None}
     fields = {field.name: field for field in schema.fields}
     if "value" not in fields:
         raise ConfigError(
@@ -96,7 +106,10 @@ def row_format(
             ' put them into value, as in to_json(struct("*")), or drop them'
         )
     for name, field in fields.items():
-        if name in _TYPES and not _has_right_type(field):
+        if name in structs:
+            if not isinstance(field.dataType, StructType):
+                raise ConfigError(f"column {name} must be a struct with the option {name}Format")
+        elif name in _TYPES and not _has_right_type(field):
             raise ConfigError(
                 f"column {name} must be {_TYPES[name]}, not {field.dataType.simpleString().upper()}"
             )
@@ -106,6 +119,8 @@ def row_format(
         dead_letter_topic=dead_letter_topic,
         suffix=suffix,
         has_packed=PACKED in fields,
+        key_format=key_format,
+        value_format=value_format,
     )
 
 

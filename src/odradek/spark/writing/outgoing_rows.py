@@ -14,7 +14,9 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.spark.dead_letters.left_out import LeftOutRecords
 from odradek.spark.dead_letters.letters import current_micro_batch, letter_rows, letters_in
 from odradek.spark.dead_letters.passing import passing_rows
+from odradek.spark.rows.record_bytes import record_encoder
 from odradek.spark.writing.outgoing import PACKED, Marks, RowFormat
+from odradek.values.formats import format_of_text
 
 _HEADER: Final = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
 _HEADERS: Final = pa.list_(_HEADER)
@@ -49,9 +51,9 @@ def outgoing_rows(
         batch, numbers = batch.take(pa.array(good, pa.int64())), [numbers[row] for row in good]
     if batch.num_rows == 0:
         return
-    columns = {"value": _bytes(batch["value"])}
+    columns = {"value": _bytes(batch["value"], layout.value_format)}
     if "key" in layout.columns:
-        columns["key"] = _bytes(batch["key"])
+        columns["key"] = _bytes(batch["key"], layout.key_format)
     if "partition" in layout.columns:
         columns["partition"] = batch["partition"]
         _refuse(pc.less(batch["partition"], 0), numbers, "its partition is negative")
@@ -134,7 +136,10 @@ def _refuse(faults: pa.Array, numbers: Sequence[int], reason: str) -> None:
         )
 
 
-def _bytes(column: pa.Array) -> pa.Array:
+def _bytes(column: pa.Array, form: str | None) -> pa.Array:
+    """Returns keys or values as they are written. `form`: the text of the format of structs."""
+    if form is not None:
+        return record_encoder(format_of_text(form))(column)
     return column if pa.types.is_binary(column.type) else column.cast(pa.binary())
 
 

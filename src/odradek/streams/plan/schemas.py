@@ -5,33 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from odradek.model.errors import ConfigError
 from odradek.values.ddl import DdlError, parsed_ddl, quoted
 from odradek.values.formats.kafka_format import KAFKA_NUMBERS
 from odradek.values.formats.record_format import has_other_keys
+from odradek.values.formats.schema_format import SchemaFormat
 
 FORMATS: Final = ("json", "kafka", "csv")
 _OF_KAFKA: Final = (*KAFKA_NUMBERS, "STRING", "BYTES")
 _NOT_READ: Final = {"json": ("TIME", "VOID"), "csv": ("VARCHAR", "CHAR", "CHARACTER")}
 """Types that Spark does not read in a format, by their first word: bare ones in JSON."""
 _NOT_IN_CSV: Final = ("ARRAY", "MAP", "STRUCT", "BYTES", "NULL", "VARIANT")
-
-
-class SchemaFormat(Protocol):
-    """A format that has a schema of its own. `ddl`: the type of a value, or fields. `is_record`: it has fields."""
-
-    name: str
-    ddl: str
-
-    @property
-    def is_record(self) -> bool: ...
-    def decode(self, data: bytes) -> object:
-        """Decodes bytes. ValueError for other data. Dicts for records; times may be datetimes or microseconds."""
-
-    def encode(self, value: object) -> bytes | None:
-        """Encodes a value; None: the record has none. ValueError for a value that does not fit."""
 
 
 Format: TypeAlias = str | SchemaFormat

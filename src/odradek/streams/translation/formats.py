@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -23,12 +23,14 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from odradek.model.errors import OdradekError
 from odradek.spark.rows.json_text import json_value
-from odradek.streams.plan.schemas import DeclaredSchema, Format, SchemaFormat, TypedField
+from odradek.spark.rows.record_bytes import record_decoder, record_encoder
+from odradek.streams.plan.schemas import DeclaredSchema, Format, TypedField
 from odradek.streams.translation.frames import struct_type
 from odradek.values.ddl import parsed_ddl
+from odradek.values.formats import RecordFormat
 from odradek.values.formats.kafka_format import KAFKA_NUMBERS, KafkaNumber
+from odradek.values.formats.schema_format import SchemaFormat
 
 _NESTED: Final = (StructType, ArrayType, MapType)
 _CORRUPT: Final = "__corrupt"
@@ -55,8 +57,16 @@ def arrow_column(function: Callable[..., pa.Array], kind: DataType, *arguments: 
     return called
 
 
+def format_text(form: Format) -> str | None:
+    """Returns the text by which sources and sinks know a format; None: functions of the plan decode and encode it."""
+    return form.text if isinstance(form, RecordFormat) else None
+
+
 def source_options(schema: DeclaredSchema, role: str) -> dict[str, str]:
     """Options of the source for what it can decode; the rest comes as text or bytes."""
+    text = format_text(schema.format)
+    if text is not None:
+        return {f"{role}Format": text}
     raw = not isinstance(schema.format, str) or schema.format == "kafka"
     if raw or (schema.bare and _bare(schema) == BinaryType()):
         return {}
@@ -76,10 +86,13 @@ def is_decoded_by_source(schema: DeclaredSchema) -> bool:
     return not schema.bare or _bare(schema) in (StringType(), BinaryType())
 
 
-def decoded(schema: DeclaredSchema, role: str) -> Decoded:
-    """Returns a key or a value, of what the source made of it."""
+def decoded(schema: DeclaredSchema, role: str, *, by_source: bool = False) -> Decoded:
+    """Returns a key or a value, of what the source made of it. `by_source`: it had the options of `source_options`; otherwise
+    it has read bytes, where the format has a schema."""
     column = sf.col(role)
     if not isinstance(schema.format, str):
+        if by_source and format_text(schema.format) is not None:
+            return _of_outcome(column, schema, schema.format)
         return _by_schema(column, schema, schema.format)
     if schema.format == "csv":
         return _from_csv(column, schema)
@@ -191,7 +204,11 @@ def _by_schema(column: Column, schema: DeclaredSchema, form: SchemaFormat) -> De
     kind = struct_type(schema.ddl)
     value: DataType = kind if form.is_record else kind.fields[0].dataType
     decoded_type = StructType().add("value", value).add("problem", StringType())
-    outcome = arrow_column(decoder(form, value), decoded_type, column)
+    return _of_outcome(arrow_column(decoder(form, value), decoded_type, column), schema, form)
+
+
+def _of_outcome(outcome: Column, schema: DeclaredSchema, form: SchemaFormat) -> Decoded:
+    """Returns a column of {value, problem} in two."""
     content = outcome.getField("value")
     struct = (
         content if form.is_record else sf.when(content.isNotNull(), sf.struct(content.alias(schema.names[0])))
@@ -200,58 +217,8 @@ def _by_schema(column: Column, schema: DeclaredSchema, form: SchemaFormat) -> De
 
 
 def decoder(form: SchemaFormat, kind: DataType) -> Callable[[pa.Array], pa.Array]:
-    """Returns a function from bytes to {value, problem}. A record that cannot be decoded, or does not fit the type, is null
-    with its problem: the others of the batch go on."""
-    arrow = to_arrow_type(kind, timezone="UTC")
-
-    def decode(datas: pa.Array) -> pa.Array:
-        values: list[object] = []
-        problems: list[str | None] = []
-        for data in datas.to_pylist():
-            value, problem = (None, None) if data is None else _decoded(form, data)
-            values.append(value)
-            problems.append(problem)
-        try:
-            column = pa.array(values, arrow)
-        except Exception:  # noqa: BLE001 - of many kinds; value by value it shows which do not fit
-            column = pa.array(_fitting(values, problems, arrow, form.name), arrow)
-        return pa.StructArray.from_arrays(
-            [column, pa.array(problems, pa.string())],
-            fields=[pa.field("value", arrow), pa.field("problem", pa.string())],
-        )
-
-    return decode
-
-
-def _decoded(form: SchemaFormat, data: bytes) -> tuple[object, str | None]:
-    """The value of a record, or its problem. What is no matter of the record is raised: a registry that does not answer."""
-    try:
-        return form.decode(data), None
-    except (OdradekError, OSError, MemoryError):
-        raise
-    except Exception as error:  # noqa: BLE001 - foreign data: whatever a parser stumbles over is wrong data
-        return None, _problem(form.name, error)
-
-
-def _fitting(
-    values: Sequence[object], problems: list[str | None], arrow: pa.DataType, name: str
-) -> list[object]:
-    """Returns the values that fit the type; of the others, null, and what is wrong is among the problems."""
-    fitting: list[object] = []
-    for index, value in enumerate(values):
-        try:
-            pa.array([value], arrow)
-            fitting.append(value)
-        except Exception as error:  # noqa: BLE001 - as above
-            fitting.append(None)
-            problems[index] = _problem(name, error)
-    return fitting
-
-
-def _problem(name: str, error: Exception) -> str:
-    kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-    text = f"it is not {name}: {kind}{error!s:.200}"
-    return text.encode(errors="backslashreplace").decode()
+    """Returns a function from bytes to {value, problem}, as `record_decoder` does. `kind`: of the value."""
+    return record_decoder(form, to_arrow_type(kind, timezone="UTC"))
 
 
 def encoded(struct: str, kind: StructType, form: Format, *, bare: bool) -> Column:
@@ -280,22 +247,5 @@ def encoded(struct: str, kind: StructType, form: Format, *, bare: bool) -> Colum
 
 def _with_schema(column: Column, kind: StructType, form: SchemaFormat) -> Column:
     if form.is_record:
-        return arrow_column(encoder(form), BinaryType(), column)
-    return arrow_column(encoder(form), BinaryType(), column.getField(kind.fields[0].name))
-
-
-def encoder(form: SchemaFormat) -> Callable[[pa.Array], pa.Array]:
-    def encode(values: pa.Array) -> pa.Array:
-        rows = values.to_pylist(maps_as_pydicts="strict")
-        return pa.array([None if row is None else _bytes_of(form, row) for row in rows], pa.binary())
-
-    return encode
-
-
-def _bytes_of(form: SchemaFormat, value: object) -> bytes | None:
-    try:
-        return form.encode(value)
-    except ValueError as error:
-        raise ValueError(
-            f"a record cannot be written as {form.name}: {error!s:.200}: {value!s:.200}"
-        ) from None
+        return arrow_column(record_encoder(form), BinaryType(), column)
+    return arrow_column(record_encoder(form), BinaryType(), column.getField(kind.fields[0].name))

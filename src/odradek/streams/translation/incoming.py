@@ -33,7 +33,10 @@ def incoming(rows: DataFrame, source: TopicSource, number: int, letters: Letters
     an error that tells where they are, or become dead letters."""
     when = sf.unix_millis("timestamp")
     turn = sf.lit(0).cast("bigint") if source.everywhere else when  # a global table goes before what joins it
-    parts = {role: decoded(schema, role) for role, schema in (("key", source.key), ("value", source.value))}
+    parts = {
+        role: decoded(schema, role, by_source=True)
+        for role, schema in (("key", source.key), ("value", source.value))
+    }
     known: list[Column] = [
         computed_here(when).alias("__timestamp"),
         sf.when(sf.size("headers") > 0, sf.col("headers")).cast(HEADERS).alias("__headers"),

@@ -6,7 +6,7 @@ packed, and pass through to the sink as changes of state do, in rows that are no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -24,7 +24,7 @@ from odradek.spark.writing.packed_rows import PackedRows
 from odradek.streams.plan.operators import TopicSink
 from odradek.streams.plan.schemas import check_holds, is_bare
 from odradek.streams.processors.python_values import values_of
-from odradek.streams.translation.formats import encoded, typed_fields
+from odradek.streams.translation.formats import encoded, format_text, typed_fields
 from odradek.streams.translation.frames import (
     HEADERS,
     KEPT,
@@ -43,8 +43,14 @@ _BEFORE: Final = "__before"
 _LAYOUT: Final = RowFormat(topic=None, columns=frozenset({"key", "value", "topic", "timestamp", "headers"}))
 
 
-def outgoing(sink: TopicSink, frame: RecordFrame) -> DataFrame:
-    """Returns the rows that `format("odradek")` writes."""
+def sink_formats(sink: TopicSink) -> dict[str, str]:
+    """Returns options of the sink by which it encodes keys and values. What functions of the plan encode has none."""
+    texts = {"keyFormat": format_text(sink.key_format), "valueFormat": format_text(sink.value_format)}
+    return {option: text for option, text in texts.items() if text is not None}
+
+
+def outgoing(sink: TopicSink, frame: RecordFrame, options: Container[str] = ()) -> DataFrame:
+    """Returns the rows that `format("odradek")` writes, if it has the options of `sink_formats`; without them all are bytes."""
     rows = scope(frame) if sink.topic_expression is not None else frame.rows
     topic = sf.lit(sink.topic) if sink.topic_expression is None else columns([sink.topic_expression])[0]
     passing: list[Column] = []
@@ -62,7 +68,11 @@ def outgoing(sink: TopicSink, frame: RecordFrame) -> DataFrame:
         check_holds(form, fields, role, bare=is_bare(fields, role), where=f"output {sink.name}: ")
     return rows.select(
         *(
-            encoded(f"__{role}", struct, form, bare=is_bare(typed_fields(struct), role)).alias(role)
+            (
+                sf.col(f"__{role}")
+                if f"{role}Format" in options
+                else encoded(f"__{role}", struct, form, bare=is_bare(typed_fields(struct), role))
+            ).alias(role)
             for role, struct, form in written
         ),
         topic.cast("string").alias("topic"),

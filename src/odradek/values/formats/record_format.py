@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from odradek.model.errors import OdradekError
@@ -17,7 +19,7 @@ from odradek.values.formats.kafka_format import KafkaFormat, NoneFormat
 from odradek.values.formats.protobuf_format import ProtobufFormat
 from odradek.values.formats.registered_schemas import is_bare
 from odradek.values.rows import SqlValue
-from odradek.values.types import SqlType
+from odradek.values.types import SqlType, parse_type
 
 FORMAT_NAMES: Final = ("AVRO", "DELIMITED", "JSON", "JSON_SR", "KAFKA", "NONE", "PROTOBUF", "PROTOBUF_NOSR")
 NO_KEY: Final = "nothing"
@@ -25,6 +27,9 @@ NO_KEY: Final = "nothing"
 _BOUND: Final = struct.Struct(">q")
 _TEXT_KEYS: Final = ("JSON", "JSON_SR", "PROTOBUF", "PROTOBUF_NOSR")
 _COMPLEX: Final = ("ARRAY", "MAP", "STRUCT")
+_WITHOUT_SCHEMAS: Final = ("DELIMITED", "JSON", "KAFKA", "NONE")
+"""The formats that need no schema, and so no registry with a login."""
+_TEXTS_MAX: Final = 1_000
 
 
 class ValueCodec(Protocol):
@@ -35,15 +40,22 @@ class ValueCodec(Protocol):
 class RecordFormat:
     """The serde of a topic's keys or values, a `SchemaFormat`: columns of Spark to bytes, and back.
 
-    `window`: of a windowed key, whose bounds follow the key.
+    `window`: of a windowed key, whose bounds follow the key. `text`: the format as `format_of_text` reads it, for processes
+    that get no object; None: it has a schema, or types that no text names.
     """
 
     is_record: Final = True
 
     def __init__(
-        self, name: str, columns: tuple[FormatColumn, ...], codec: ValueCodec, window: WindowInfo | None
+        self,
+        name: str,
+        columns: tuple[FormatColumn, ...],
+        codec: ValueCodec,
+        window: WindowInfo | None,
+        text: str | None = None,
     ) -> None:
         self.name = name
+        self.text = text
         self.columns = columns
         self.window = window
         self._codec = codec
@@ -109,7 +121,48 @@ def record_format(
             f"The 'NONE' format can only be used when no columns are defined. Got: [{named}]", hint="Use JSON"
         )
     codec: ValueCodec = _codec(info, known, is_key=is_key) if known else NoneFormat()
-    return RecordFormat(info.name, known, codec, window)
+    return RecordFormat(info.name, known, codec, window, _text_of(info, known, is_key=is_key, window=window))
+
+
+def _text_of(
+    info: FormatInfo, columns: tuple[FormatColumn, ...], *, is_key: bool, window: WindowInfo | None
+) -> str | None:
+    if info.name not in _WITHOUT_SCHEMAS or not all(_has_text(column.type) for column in columns):
+        return None
+    return json.dumps(
+        {
+            "name": info.name,
+            "wrapped": info.wrapped,
+            "delimiter": info.delimiter,
+            "columns": [[column.name, column.column, str(column.type)] for column in columns],
+            "is_key": is_key,
+            "window": None if window is None else [window.kind, window.size_ms],
+        }
+    )
+
+
+def _has_text(kind: SqlType) -> bool:
+    """Tells whether the text of a type is read as that type: some types only come from programs of Spark."""
+    try:
+        return parse_type(str(kind)) == kind
+    except SqlError:
+        return False
+
+
+@lru_cache(maxsize=_TEXTS_MAX)
+def format_of_text(text: str) -> RecordFormat:
+    """Returns the format whose `text` this is. Raises ValueError for any other text."""
+    try:
+        document = json.loads(text)
+        window = document["window"]
+        return record_format(
+            FormatInfo(name=document["name"], wrapped=document["wrapped"], delimiter=document["delimiter"]),
+            [(name, column, parse_type(kind)) for name, column, kind in document["columns"]],
+            is_key=document["is_key"],
+            window=None if window is None else WindowInfo(kind=window[0], size_ms=window[1]),
+        )
+    except (TypeError, KeyError, IndexError, SqlError) as error:
+        raise ValueError(f"it is the text of no format: {error}") from error
 
 
 def _codec(info: FormatInfo, columns: tuple[FormatColumn, ...], *, is_key: bool) -> ValueCodec:
