@@ -15,11 +15,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark program gives it
 
+from odradek.client import Admin, ConfigResource
 from odradek.spark import deduplicate
+from odradek.spark.writing.duplicates import MARK_HEADERS
 
 Read = Callable[..., DataFrame]
 MakeTopic = Callable[..., Any]
-Consume = Callable[[Any], list[dict[str, Any]]]
+Consume = Callable[..., list[dict[str, Any]]]
 
 
 def write(frame: DataFrame, servers: str, **options: str) -> None:
@@ -108,9 +110,16 @@ def test_a_partition_that_does_not_exist_fails_the_write(spark: Any, topic: Any,
         write(spark.range(1).selectExpr("'v' AS value", "7 AS partition"), servers, topic=topic.name)
 
 
-def copy(frame: DataFrame, target: Any, checkpoint: Path, run_to_end: Any, **options: str) -> None:
+def copy(
+    frame: DataFrame,
+    target: Any,
+    checkpoint: Path,
+    run_to_end: Any,
+    columns: tuple[str, ...] = ("key", "value"),
+    **options: str,
+) -> None:
     query = (
-        frame.select("key", "value")
+        frame.select(*columns)
         .writeStream.format("odradek")
         .option("kafka.bootstrap.servers", target.servers)
         .option("topic", target.name)
@@ -153,6 +162,105 @@ def test_a_batch_that_was_written_twice_is_read_once(
     )
     run_to_end(query)
     assert sorted(streamed) == sorted(row.value for row in once)
+
+
+def test_the_marks_of_the_last_write_count(
+    new_topic: MakeTopic, read: Read, read_stream: Read, consume: Consume, tmp_path: Path, run_to_end: Any
+) -> None:
+    """A record that was copied twice had the marks of the first copy in front, and so may those of older versions."""
+    source, first, second = new_topic(), new_topic(), new_topic()
+    source.send_numbers(0, 3)
+    copy(read_stream(source), first, tmp_path / "first", run_to_end)
+    doubled = read_stream(first, includeHeaders="true").select(
+        "headers", F.explode(F.array("value", "value")).alias("value")
+    )
+    copy(doubled, second, tmp_path / "second", run_to_end, columns=("value", "headers"))
+    rows = consume(second)
+    assert [[name for name, _ in row["headers"]] for row in rows] == [list(MARK_HEADERS)] * 6
+    assert [dict(row["headers"])["odradek.sequence"] for row in rows] == [
+        b"%d" % number for number in range(6)
+    ]
+    for row in rows[:2]:
+        second.send(b"0", headers=[*consume(first)[0]["headers"], *row["headers"]])
+    once = deduplicate(read(second, includeHeaders="true"))
+    assert once.count() == 6
+
+
+def records_of(rows: list[dict[str, Any]], *, without: tuple[str, ...] = ()) -> list[tuple[Any, ...]]:
+    return [
+        (
+            row["partition"],
+            row["key"],
+            row["value"],
+            row["timestamp_ms"],
+            [tuple(header) for header in row["headers"] if header[0] not in without],
+        )
+        for row in rows
+    ]
+
+
+def test_both_deliveries_write_the_same_records(
+    spark: Any,
+    new_topic: MakeTopic,
+    read_stream: Read,
+    servers: str,
+    consume: Consume,
+    tmp_path: Path,
+    run_to_end: Any,
+) -> None:
+    """Batches and streams, with and without marks: null keys and values, headers, times, partitions and large values."""
+    topics = {name: new_topic(3) for name in ("at_least_once", "exactly_once", "marked", "once")}
+    when = dt.datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=dt.UTC)
+    headers: list[list[tuple[str, bytes | None]] | None] = [None, [], [("h", b"1"), ("h", None), ("", b"")]]
+    rows = [
+        (
+            None if number % 5 == 0 else b"k%d" % (number % 7),
+            None if number % 4 == 0 else "x" * (400_000 if number % 50 == 1 else number),
+            number % 3 if number % 5 == 0 or number % 2 else None,
+            headers[number % 3],
+            when + dt.timedelta(milliseconds=number),
+        )
+        for number in range(200)
+    ]
+    kinds = "key BINARY, value STRING, partition INT, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+    frame = spark.createDataFrame(rows, f"{kinds}, timestamp TIMESTAMP").coalesce(1)
+    more = {"exactly_once": {"sinkId": topics["exactly_once"].name, "idempotenceKey": "1"}}
+    for delivery in ("at_least_once", "exactly_once"):
+        options = {"topic": topics[delivery].name, "delivery": delivery, **more.get(delivery, {})}
+        write(frame, servers, **options)
+    stream = read_stream(topics["at_least_once"], includeHeaders="true")
+    columns = ("key", "value", "partition", "headers", "timestamp")
+    copy(stream, topics["marked"], tmp_path / "m", run_to_end, columns=columns)
+    exactly = {"delivery": "exactly_once", "sinkId": topics["once"].name}
+    copy(stream, topics["once"], tmp_path / "o", run_to_end, columns=columns, **exactly)
+
+    expected = records_of(consume(topics["at_least_once"]))
+    assert len(expected) == 200
+    for name in ("exactly_once", "once"):
+        assert records_of(consume(topics[name], committed=True)) == expected, name
+    marked = consume(topics["marked"])
+    assert records_of(marked, without=MARK_HEADERS) == expected
+    assert all([name for name, _ in row["headers"]][-4:] == list(MARK_HEADERS) for row in marked)
+
+
+def test_a_batch_is_not_done_before_all_its_records_are_acknowledged(
+    new_topic: MakeTopic, read: Read, read_stream: Read, tmp_path: Path, run_to_end: Any
+) -> None:
+    """A broker refuses one record behind the client's back, in the middle of a batch that it takes otherwise."""
+    source, target = new_topic(), new_topic(**{"max.message.bytes": "3000"})
+    source.send_numbers(0, 10)
+    source.send(b"x" * 5_000)
+    source.send_numbers(10, 20)
+    with pytest.raises(PySparkException, match="MESSAGE_TOO_LARGE"):
+        copy(read_stream(source), target, tmp_path, run_to_end)
+    assert not any((tmp_path / "commits").glob("0"))
+    with Admin(target.servers) as admin:
+        admin.alter_configs({ConfigResource.topic(target.name): {"max.message.bytes": "1000000"}})
+    copy(read_stream(source), target, tmp_path, run_to_end)
+    assert any((tmp_path / "commits").glob("0"))
+    once = deduplicate(read(target, includeHeaders="true")).collect()
+    values = [bytes(row.value) for row in once]
+    assert sorted(values) == sorted([b"x" * 5_000, *(b"%d" % number for number in range(20))])
 
 
 def test_marks_can_be_left_out(

@@ -102,24 +102,20 @@ class AcknowledgedWrite:
         self._layout = layout
 
     def write(self, batches: Iterator[pa.RecordBatch], marks: Marks | None) -> WrittenRows:
-        count = 0
+        """Sends the rows. A task without rows asks no broker."""
         left_out = LeftOutRecords(self.options.left_out_log, self.options.client)
-        with (
-            row_traces.RowTraces(self.options.tracing_endpoint, marks) as traces,
-            connections.sending(self.options.client) as producer,
-        ):
-            gathering = outgoing_rows.RowBatcher(
-                producer.send_arrow, lambda topic: len(producer.partitions_for(topic))
-            )
-            for batch in batches:
-                for topic, rows in outgoing_rows.outgoing_rows(
-                    batch, self._layout, marks=marks, first_sequence=count, left_out=left_out
-                ):
-                    gathering.add(topic, traces.traced(topic, rows))
-                count += batch.num_rows
-            gathering.send_all()
+        traces = row_traces.RowTraces(self.options.tracing_endpoint, marks)
+        rows = outgoing_rows.OutgoingRows(batches, self._layout, marks, left_out, traces.traced)
+        groups = iter(rows)
+        with traces:
+            first = next(groups, None)
+            if first is not None:
+                with connections.sending(self.options.client) as producer:
+                    outgoing_rows.send_gathered(
+                        first, groups, producer.send_arrow, lambda topic: len(producer.partitions_for(topic))
+                    )
         left_out.close()
-        return WrittenRows(record_count=count)
+        return WrittenRows(record_count=rows.count)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Does nothing: all records are acknowledged already."""

@@ -12,6 +12,7 @@ from tests.kit.waiting import eventually
 from tests.spark.streams.until_now import TIMEOUT_S, run, send
 
 from odradek.client import Producer
+from odradek.spark.writing.duplicates import MARK_HEADERS
 from odradek.streams import Avro, Processor, StreamRecord, Streams, Timers, To
 from odradek.streams.processors.keyed_state import KeyedState
 
@@ -53,6 +54,52 @@ def test_a_program_is_started_again_with_its_state(
         (b"a", b"Ann:pot"),
         (b"a", b"-:tea"),
     ]
+
+
+def test_programs_write_the_same_records_with_both_deliveries(
+    spark: SparkSession,
+    servers: str,
+    new_topic: Callable[..., Any],
+    consume: Callable[..., list[dict[str, Any]]],
+    tmp_path: Path,
+) -> None:
+    """A program without state and a join with a table: their records differ in the marks alone."""
+    items, names = new_topic(2), new_topic(2)
+    send(servers, names, *((f"k{number}", f"N{number}", number) for number in range(4)))
+    large = "y" * 300_000
+    with Producer(servers) as producer:
+        for number in range(60):
+            producer.send(
+                items.name,
+                None if number % 6 == 5 else large if number % 20 == 0 else f"v{number}",
+                key=None if number % 7 == 6 else f"k{number % 5}",
+                headers=[("h", b"%d" % number), ("h", None), ("", b"")][: number % 4],
+                partition=number % 2,
+                timestamp_ms=1_000 + number,
+            )
+    written: dict[str, list[list[tuple[Any, ...]]]] = {}
+    for delivery in ("exactly_once", "at_least_once"):
+        mapped, joined = new_topic(2), new_topic(2)
+        app = Streams(f"both-{delivery}-{mapped.name}", servers=servers, spark=spark, partitions=1)
+        stream = app.stream(items.name, key="STRING", value="STRING")
+        keyed = stream.filter("key IS NOT NULL AND coalesce(value, '') != 'v1'")
+        keyed.select("upper(value) AS value").to(mapped.name)
+        table = app.table(names.name, key="STRING", value="STRING")
+        stream.join(table, select="concat(value, ':', r_value) AS value", prefix="r_").to(joined.name)
+        run(app, tmp_path / delivery, delivery=delivery)
+        written[delivery] = [
+            sorted(
+                (row["partition"], row["timestamp_ms"], row["key"], row["value"], _own_headers(row))
+                for row in consume(topic, committed=True)
+            )
+            for topic in (mapped, joined)
+        ]
+    assert written["exactly_once"] == written["at_least_once"]
+    assert [len(rows) for rows in written["exactly_once"]] == [51, 34]
+
+
+def _own_headers(row: dict[str, Any]) -> list[tuple[str, bytes | None]]:
+    return [tuple(header) for header in row["headers"] if header[0] not in MARK_HEADERS]
 
 
 def test_avro_is_read_and_written(

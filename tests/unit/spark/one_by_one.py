@@ -10,6 +10,7 @@ import pyarrow as pa
 from odradek.dead_letters.headers import HeaderPairs
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.spark.dead_letters.letters import letters_in
+from odradek.spark.writing.duplicates import MARK_HEADERS
 from odradek.spark.writing.outgoing import Marks, RowFormat
 from odradek.spark.writing.outgoing_rows import outgoing_rows
 
@@ -72,7 +73,8 @@ def outgoing_records(
         if partition is not None and partition < 0:
             raise _refused(sequence, f"its partition is {partition}")
         pairs = _header_pairs(given, sequence) if given else ()
-        if marks is not None:
+        if marks is not None:  # those of an earlier write say nothing about this one
+            pairs = tuple(pair for pair in pairs if pair[0] not in MARK_HEADERS)
             pairs += marks.headers(sequence)
         yield OutgoingRecord(topic, partition, key, value, pairs, timestamp)
 

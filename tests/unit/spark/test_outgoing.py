@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("pyspark", reason="PySpark is absent")
 
@@ -24,6 +27,7 @@ from tests.unit.spark import one_by_one
 from tests.unit.spark.one_by_one import OutgoingRecord
 
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
+from odradek.spark.writing.duplicates import MARK_HEADERS
 from odradek.spark.writing.outgoing import Marks, RowFormat, row_format
 from odradek.spark.writing.outgoing_rows import BYTES_FOR_EACH_PARTITION, RowBatcher, outgoing_rows
 
@@ -94,6 +98,51 @@ def test_marks_number_the_rows_of_a_task_and_come_after_the_users_headers() -> N
         ("odradek.sequence", b"40"),
     )
     assert second.headers[3] == ("odradek.sequence", b"41")
+
+
+@given(
+    st.lists(
+        st.none()
+        | st.lists(
+            st.fixed_dictionaries(
+                {
+                    "key": st.sampled_from([*MARK_HEADERS, "", "h", "odradek.queries"]),
+                    "value": st.none() | st.binary(max_size=3),
+                }
+            ),
+            max_size=5,
+        ),
+        min_size=2,
+        max_size=8,
+    )
+)
+def test_marks_replace_those_of_an_earlier_write_and_leave_all_other_headers(
+    headers: list[list[dict[str, Any]] | None],
+) -> None:
+    columns = {"value": pa.array(["v"] * len(headers)), "headers": pa.array(headers, pa.list_(HEADER))}
+    layout = row_format(schema(value=StringType(), headers=HEADERS), "t")
+    rows = pa.record_batch(columns)
+    for part in (rows, rows.slice(1), rows.slice(0, 1)):
+        one_by_one.sent(part, layout, MARKS)
+
+
+def test_a_row_of_packed_records_has_a_number_and_no_marks() -> None:
+    layout = row_format(schema(value=StringType(), topic=StringType(), __records=BinaryType()), None)
+    packed = pa.BufferOutputStream()
+    records = pa.RecordBatch.from_pydict({"value": [b"1"]})
+    with pa.ipc.new_stream(packed, records.schema) as writer:
+        writer.write_batch(records)
+    columns = {
+        "value": pa.array(["x", "y", "z"]),
+        "topic": pa.array(["t", "changelog", "t"]),
+        "__records": pa.array([None, packed.getvalue().to_pybytes(), None], pa.binary()),
+    }
+    changelog, rows = outgoing_rows(pa.record_batch(columns), layout, marks=MARKS, first_sequence=40)
+    assert changelog[1].schema.names == ["value"]
+    assert [record.headers for record in one_by_one.as_records(*rows)] == [
+        MARKS.headers(40),
+        MARKS.headers(42),
+    ]
 
 
 def test_a_row_of_packed_records_stands_for_them_and_for_nothing_else() -> None:

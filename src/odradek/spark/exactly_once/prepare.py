@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from odradek.client.transactions.error_actions import ProducerFencedError
@@ -16,7 +15,7 @@ from odradek.spark.clients import connections
 from odradek.spark.exactly_once.committed import ProducerAndEpoch
 from odradek.spark.exactly_once.decision import WRITER_BYTES, Participant, participant_id
 from odradek.spark.exactly_once.driver import BatchTerms
-from odradek.spark.writing.outgoing_rows import RowBatcher
+from odradek.spark.writing.outgoing_rows import send_gathered
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -126,10 +125,7 @@ def prepare(
     servers = client["bootstrap.servers"]
     name = reserve_name(servers, sink_id, terms)
     with connections.preparing(client, name.transactional_id, name.committed) as task:
-        gathering = RowBatcher(task.send_rows, task.partition_count)
-        for topic, rows in chain((first,), groups):
-            gathering.add(topic, rows)
-        gathering.send_all()
+        send_gathered(first, groups, task.send_rows, task.partition_count)
         identity = task.prepare()
     note_prepared(servers, sink_id, name, identity)
     return Participant(

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from odradek.spark.clients import connections
     from odradek.spark.exactly_once import prepare
     from odradek.spark.writing import outgoing_rows, row_traces
-    from odradek.spark.writing.row_traces import RowTraces
 else:
     connections = lazy("odradek.spark.clients.connections")
     outgoing_rows = lazy("odradek.spark.writing.outgoing_rows")
@@ -93,7 +92,7 @@ class TwoPhaseWrite:
         is_skipped = is_written(name, terms.decided, sink_id, taking_over=self._may_take_over(name))
         left_out = LeftOutRecords(self.options.left_out_log, self.options.client)
         traces = row_traces.RowTraces(self.options.tracing_endpoint, marks)
-        rows = _OutgoingRows(batches, self._layout, marks, left_out, traces)
+        rows = outgoing_rows.OutgoingRows(batches, self._layout, marks, left_out, traces.traced)
         participant = None
         if is_skipped:
             for _ in batches:  # operators before this one commit their state when they have given all
@@ -247,33 +246,6 @@ _known_topics: Final[dict[tuple[str, frozenset[str]], KnownTopics]] = {}
 
 def _topics_of(servers: str, topics: frozenset[str]) -> KnownTopics:
     return _known_topics.setdefault((servers, topics), KnownTopics())
-
-
-class _OutgoingRows:
-    """The rows of a task, by topic, and how many there were."""
-
-    def __init__(
-        self,
-        batches: Iterator[pa.RecordBatch],
-        layout: RowFormat,
-        marks: Marks | None,
-        left_out: LeftOutRecords,
-        traces: RowTraces,
-    ) -> None:
-        self.count = 0
-        self._traces = traces
-        self._left_out = left_out
-        self._batches = batches
-        self._layout = layout
-        self._marks = marks
-
-    def __iter__(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        for batch in self._batches:
-            for topic, rows in outgoing_rows.outgoing_rows(
-                batch, self._layout, marks=self._marks, first_sequence=self.count, left_out=self._left_out
-            ):
-                yield topic, self._traces.traced(topic, rows)
-            self.count += batch.num_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

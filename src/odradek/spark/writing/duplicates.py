@@ -73,5 +73,6 @@ def _identity() -> Column:
 
 
 def _header(name: str) -> Column:
+    """The last header of this name: those before it may be marks of an earlier write, of a record that was copied."""
     column = functions.filter("headers", lambda header: header["key"] == name)
-    return functions.get(column, functions.lit(0))["value"].cast("string")
+    return functions.try_element_at(column, functions.lit(-1))["value"].cast("string")

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odradek.dead_letters.headers import HeaderPairs
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.spark.dead_letters.left_out import LeftOutRecords
 from odradek.spark.dead_letters.letters import current_micro_batch, letter_rows, letters_in
 from odradek.spark.dead_letters.passing import passing_rows
 from odradek.spark.rows.record_bytes import record_encoder
 from odradek.spark.writing.outgoing import PACKED, Marks, RowFormat
+from odradek.spark.writing.row_marks import HEADERS_TYPE, marked
 from odradek.values.formats import format_of_text
 
-_HEADER: Final = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
-_HEADERS: Final = pa.list_(_HEADER)
 BYTES_FOR_EACH_PARTITION: Final = 64 << 10
 GATHERED_BYTES_MAX: Final = 16 << 20
 _US_PER_MS: Final = 1_000
-_MARK_COUNT: Final = 4
 
 
 def outgoing_rows(
@@ -77,6 +74,46 @@ def _unpacked(batch: pa.RecordBatch, left_out: LeftOutRecords | None) -> Iterato
     return passing_rows(
         zip(batch["topic"].to_pylist(), records, strict=True), current_micro_batch(), left_out
     )
+
+
+class OutgoingRows:
+    """The rows of a task, by topic, and how many there were. For one iteration."""
+
+    def __init__(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        layout: RowFormat,
+        marks: Marks | None,
+        left_out: LeftOutRecords,
+        traced: Callable[[str, pa.RecordBatch], pa.RecordBatch],
+    ) -> None:
+        self.count = 0
+        self._batches = batches
+        self._layout = layout
+        self._marks = marks
+        self._left_out = left_out
+        self._traced = traced
+
+    def __iter__(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        for batch in self._batches:
+            for topic, rows in outgoing_rows(
+                batch, self._layout, marks=self._marks, first_sequence=self.count, left_out=self._left_out
+            ):
+                yield topic, self._traced(topic, rows)
+            self.count += batch.num_rows
+
+
+def send_gathered(
+    first: tuple[str, pa.RecordBatch],
+    others: Iterable[tuple[str, pa.RecordBatch]],
+    send: Callable[[str, pa.RecordBatch], None],
+    partition_count: Callable[[str], int],
+) -> None:
+    """Sends the rows of a task, of which some are gathered before. Both deliveries send by it."""
+    gathering = RowBatcher(send, partition_count)
+    for topic, rows in chain((first,), others):
+        gathering.add(topic, rows)
+    gathering.send_all()
 
 
 class RowBatcher:
@@ -156,13 +193,8 @@ def _headers(
     headers = batch["headers"] if "headers" in layout.columns else None
     if headers is not None:
         _refuse_nameless(headers, numbers)
-        headers = headers.cast(_HEADERS)
-    if marks is None:
-        return headers
-    if headers is None:
-        return _marks(marks, numbers)
-    rows = zip(numbers, headers.to_pylist(), strict=True)
-    return pa.array([(of_row or []) + _pairs(marks.headers(sequence)) for sequence, of_row in rows], _HEADERS)
+        headers = headers.cast(HEADERS_TYPE)
+    return headers if marks is None else marked(headers, marks, numbers)
 
 
 def _refuse_nameless(headers: pa.Array, numbers: Sequence[int]) -> None:
@@ -174,34 +206,3 @@ def _refuse_nameless(headers: pa.Array, numbers: Sequence[int]) -> None:
             ErrorCode.INVALID_RECORD,
             f"row {numbers[row]} of this task cannot be written: one of its headers has no key",
         )
-
-
-def _pairs(headers: HeaderPairs) -> list[dict[str, str | bytes | None]]:
-    return [{"key": name, "value": value} for name, value in headers]
-
-
-def _marks(marks: Marks, numbers: Sequence[int]) -> pa.Array:
-    """Returns the marks of rows: all are equal except the last, the row's number."""
-    count = len(numbers)
-    pairs = marks.headers(numbers[0])
-    alike = pa.array([value for _, value in pairs[:-1]], pa.binary())
-    last = pa.array(numbers).cast(pa.string()).cast(pa.binary())
-    structs = pa.StructArray.from_arrays(
-        [_mark_names(count), pa.concat_arrays([alike, last]).take(_mark_indexes(count))],
-        fields=list(_HEADER),
-    )
-    offsets = pa.array(range(0, _MARK_COUNT * count + 1, _MARK_COUNT), pa.int32())
-    return pa.ListArray.from_arrays(offsets, structs, type=_HEADERS)
-
-
-@lru_cache(maxsize=4)
-def _mark_names(count: int) -> pa.Array:
-    names = [name for name, _ in Marks(query="", batch=0, partition=0).headers(0)]
-    return pa.array(names * count, pa.string())
-
-
-@lru_cache(maxsize=4)
-def _mark_indexes(count: int) -> pa.Array:
-    """Returns the index of each mark of each row in the array of the marks that rows share, followed by the rows' numbers."""
-    alike = _MARK_COUNT - 1
-    return pa.array([index for row in range(count) for index in (*range(alike), alike + row)], pa.int32())
