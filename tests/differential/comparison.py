@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.differential.allowed import ALLOWED, NOT_THERE, Allowed
-from tests.differential.peer import Peer
+from tests.differential.asker import Asker
 
 HERE = Path(__file__).parent
 ANSWERS = HERE / "answers" / "kafka-4.4.0"
@@ -43,7 +43,7 @@ class Difference:
 def run(script: str, bootstrap: str) -> Steps:
     """What the broker answered to a script. Raises NotServedError when it lacks an API that the script needs."""
     host, port = bootstrap.rsplit(":", 1)
-    peer = Peer((host, int(port)), script)
+    peer = Asker((host, int(port)), script)
     try:
         import_module(f"tests.differential.scripts.{script}").script(peer)
     except AttributeError as failed:

@@ -15,7 +15,7 @@ import sys
 from benchmarks.odradek_node import Node, OdradekNode
 from benchmarks.peer import KafkaNode, PeerAbsentError, fetch_peer
 from tests.differential import comparison
-from tests.differential.peer import NotServedError
+from tests.differential.asker import NotServedError
 
 
 def main() -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from tests.differential.peer import Peer
+from tests.differential.asker import Asker
+from tests.kit.requests import produce_request
 
 from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.messages.data.list_offsets import (
@@ -13,7 +14,7 @@ from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.data.produce import ProduceRequest
 from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.topics.create_topics import (
     CreatableTopic,
@@ -41,7 +42,7 @@ def create(*topics: CreatableTopic, validate_only: bool = False) -> CreateTopics
     return CreateTopicsRequest(topics=list(topics), timeout_ms=10_000, validate_only=validate_only)
 
 
-def make_topic(peer: Peer, name: str, partitions: int = 1, **settings: str) -> str:
+def make_topic(peer: Asker, name: str, partitions: int = 1, **settings: str) -> str:
     """Create a topic quietly, and wait until each of its partitions is led."""
     response = peer.quietly(create(topic(name, partitions, **settings)))
     assert response.topics[0].error_code == 0, response
@@ -49,14 +50,14 @@ def make_topic(peer: Peer, name: str, partitions: int = 1, **settings: str) -> s
     return name
 
 
-def wait_until_led(peer: Peer, name: str, partitions: int = 1) -> None:
+def wait_until_led(peer: Asker, name: str, partitions: int = 1) -> None:
     request = list_offsets(name, *((partition, -1) for partition in range(partitions)))
     peer.until(
         lambda response: not any(partition.error_code for partition in response.topics[0].partitions), request
     )
 
 
-def wait_until_gone(peer: Peer, name: str) -> None:
+def wait_until_gone(peer: Asker, name: str) -> None:
     peer.until(lambda response: response.topics[0].error_code == 3, metadata(name))
 
 
@@ -81,12 +82,8 @@ def list_offsets(
 def produce(
     name: str, records: Any, *, partition: int = 0, acks: int = -1, transactional_id: str | None = None
 ) -> ProduceRequest:
-    data = PartitionProduceData(index=partition, records=records)
-    return ProduceRequest(
-        transactional_id=transactional_id,
-        acks=acks,
-        timeout_ms=10_000,
-        topic_data=[TopicProduceData(name=name, partition_data=[data])],
+    return produce_request(
+        name, records, partition=partition, acks=acks, timeout_ms=10_000, transactional_id=transactional_id
     )
 
 

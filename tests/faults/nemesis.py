@@ -16,6 +16,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from tests.faults.access.clients import OBSERVER, ClientSettings
+from tests.kit.waiting import seconds_until
 
 from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
 
@@ -202,7 +203,7 @@ def _rolling_restart(nemesis: Nemesis) -> str:
 
 def _wipe(nemesis: Nemesis) -> str:
     """Its whole disk goes while the others have everything; it comes back empty, and fetches what it had."""
-    if wait_for(nemesis.are_all_in_sync_for_long, _IN_SYNC_SECONDS) is None:
+    if seconds_until(nemesis.are_all_in_sync_for_long, _IN_SYNC_SECONDS) is None:
         return "no one: someone was out of sync all the time"
     who, broker = nemesis.victim()
     broker.kill()
@@ -214,7 +215,7 @@ def _wipe(nemesis: Nemesis) -> str:
 
 def _restore(nemesis: Nemesis) -> str:
     """A backup of its disk is put in the place of what it took since."""
-    if wait_for(nemesis.are_all_in_sync_for_long, _IN_SYNC_SECONDS) is None:
+    if seconds_until(nemesis.are_all_in_sync_for_long, _IN_SYNC_SECONDS) is None:
         return "no one: someone was out of sync all the time"
     who, broker = nemesis.victim()
     home = broker.terms.directory
@@ -223,7 +224,7 @@ def _restore(nemesis: Nemesis) -> str:
         shutil.copytree(home, backup, dirs_exist_ok=True)
         revive(broker)
         nemesis.pause(0.5, 2.0 * nemesis.session_seconds)
-        if wait_for(nemesis.are_all_in_sync_for_long, _IN_SYNC_SECONDS) is None:
+        if seconds_until(nemesis.are_all_in_sync_for_long, _IN_SYNC_SECONDS) is None:
             return f"{who} only restarted: someone was out of sync all the time"
         broker.kill()
         _empty(home)
@@ -243,18 +244,8 @@ def _empty(home: Path) -> None:
 
 def _whole_again(nemesis: Nemesis) -> str:
     """The next fault may take what only this broker has, so it is waited for."""
-    back_s = wait_for(nemesis.are_all_in_sync_for_long, _IN_SYNC_SECONDS)
+    back_s = seconds_until(nemesis.are_all_in_sync_for_long, _IN_SYNC_SECONDS)
     return f"not whole within {_IN_SYNC_SECONDS:.0f} s" if back_s is None else f"whole after {back_s:.1f} s"
-
-
-def wait_for(done: Callable[[], bool], timeout_s: float) -> float | None:
-    """Seconds until it was so; None when it was not in time."""
-    began = time.monotonic()
-    while not done():
-        if time.monotonic() - began > timeout_s:
-            return None
-        time.sleep(0.05)
-    return time.monotonic() - began
 
 
 @contextmanager

@@ -14,9 +14,10 @@ from tests.faults.access.rules import RULES_AGE_S, secured_settings
 from tests.faults.clocks import Clocks
 from tests.faults.disks import SmallDisk
 from tests.faults.namespaces import ZOOKEEPER_ADDRESS, Places
-from tests.faults.nemesis import Nemesis, revive, wait_for
+from tests.faults.nemesis import Nemesis, revive
 from tests.faults.sessions import Sessions
 from tests.kit.cluster import cluster
+from tests.kit.waiting import seconds_until
 
 from odradek.cli.serving.broker_processes import BrokerTerms, Fleet
 from odradek.model.errors import OdradekError
@@ -185,13 +186,13 @@ class Site:
         assert self.zookeeper is not None
         who, broker = nemesis.victim()
         with Sessions(self.zookeeper.address, _ROOT) as sessions:
-            wait_for(lambda: sessions.owner(broker.node_id) is not None, _BACK_SECONDS)
+            seconds_until(lambda: sessions.owner(broker.node_id) is not None, _BACK_SECONDS)
             before = sessions.owner(broker.node_id)
             with self.places.without([(broker.node_id, ZOOKEEPER_ADDRESS)]):
-                gone = wait_for(
+                gone = seconds_until(
                     lambda: sessions.owner(broker.node_id) != before, 10 * nemesis.session_seconds
                 )
-            back = wait_for(lambda: sessions.owner(broker.node_id) not in (None, before), _BACK_SECONDS)
+            back = seconds_until(lambda: sessions.owner(broker.node_id) not in (None, before), _BACK_SECONDS)
         if gone is None:
             return f"{who}, whose session did not end"
         recovery_text = (
@@ -215,7 +216,7 @@ class Site:
             nemesis.pause(nemesis.session_seconds, 3.0 * nemesis.session_seconds)
         back = None
         if broker.is_alive:
-            back = wait_for(lambda: nemesis.is_in_sync(broker.node_id), _BACK_SECONDS)
+            back = seconds_until(lambda: nemesis.is_in_sync(broker.node_id), _BACK_SECONDS)
         if back is not None:
             return f"broker {broker.node_id}, in sync {back:.1f} s after"
         did = "did not come back by itself" if broker.is_alive else "ended"

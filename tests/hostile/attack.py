@@ -14,7 +14,7 @@ from tests.hostile import heap
 from tests.hostile.figures import MEBIBYTE, Figures, Watched
 from tests.hostile.latencies import Bystander, by_phase
 from tests.hostile.values import Known
-from tests.kit.blocking_wire import BlockingWire, parse_address
+from tests.kit.wire import BlockingWire, parse_address
 
 from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
 from odradek.protocol.api import APIS
@@ -214,13 +214,3 @@ def in_parallel(jobs: list[Callable[[], None]], timeout_s: float) -> int:
     if failures:
         raise failures[0]
     return sum(thread.is_alive() for thread in threads)
-
-
-def until(holds: Callable[[], bool], seconds: float) -> float | None:
-    """Seconds until it was so; None when it was not in time."""
-    began = time.monotonic()
-    while not holds():
-        if time.monotonic() - began > seconds:
-            return None
-        time.sleep(0.05)
-    return time.monotonic() - began

@@ -15,11 +15,10 @@ from abc import ABC, abstractmethod
 from typing import Final
 
 from tests.interop.wire import batch, records
-from tests.kit.blocking_wire import BlockingWire, parse_address
+from tests.kit.requests import fetch_request, produce_request
+from tests.kit.wire import BlockingWire, parse_address
 
 from odradek.model.errors import ErrorCode
-from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchTopic
-from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
 from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
@@ -115,9 +114,8 @@ class ProduceLane(Lane):
         return self._leader()
 
     def _act(self, peer: BlockingWire) -> None:
-        data = [PartitionProduceData(index=0, records=batch(records(b"x" * 100), 1))]
-        topics = [TopicProduceData(name=self._topic, partition_data=data)]
-        response = peer.ask(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=topics), 8)
+        request = produce_request(self._topic, batch(records(b"x" * 100), 1), timeout_ms=10_000)
+        response = peer.ask(request, 8)
         _expect(response.responses[0].partition_responses[0].error_code)
 
 
@@ -128,10 +126,7 @@ class FetchLane(Lane):
         return self._leader()
 
     def _act(self, peer: BlockingWire) -> None:
-        place = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=4096)
-        asked = FetchRequest(
-            max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=self._topic, partitions=[place])]
-        )
+        asked = fetch_request(self._topic, 0, min_bytes=0, partition_max_bytes=4096)
         partition = peer.ask(asked, 11).responses[0].partitions[0]
         _expect(partition.error_code)
         if not partition.records and partition.high_watermark > 0:

@@ -12,7 +12,9 @@ from itertools import count
 from typing import Any, Final
 from uuid import UUID
 
-from odradek.protocol import Message, RequestHeader, Struct, api_by_name, encode_request
+from tests.kit.wire import request_frame
+
+from odradek.protocol import Message, Struct
 from odradek.protocol.messages.configs.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
@@ -37,17 +39,12 @@ PARTITION_COUNT: Final = 20
 _BROKER: Final = 4
 
 
-def framed(name: str, version: int, request: Message) -> bytes:
-    """A request with header and size."""
-    return encode_request(RequestHeader(api_by_name(name).key, version, 1, "hostile"), request)
-
-
 def describe_configs(resource_count: int, broker_id: int = 1) -> bytes:
     """One resource, named again and again."""
     resource = DescribeConfigsResource(
         resource_type=_BROKER, resource_name=str(broker_id), configuration_keys=None
     )
-    return framed("DescribeConfigs", 4, DescribeConfigsRequest(resources=[resource] * resource_count))
+    return request_frame(DescribeConfigsRequest(resources=[resource] * resource_count), 4)
 
 
 def write_txn_markers(marker_count: int) -> bytes:
@@ -61,13 +58,13 @@ def write_txn_markers(marker_count: int) -> bytes:
         )
         for number in range(marker_count)
     ]
-    return framed("WriteTxnMarkers", 1, WriteTxnMarkersRequest(markers=markers))
+    return request_frame(WriteTxnMarkersRequest(markers=markers), 1)
 
 
 def elect_leaders(partition_count: int) -> bytes:
     wanted = [TopicPartitions(topic=TOPIC, partitions=list(range(partition_count)))]
     request = ElectLeadersRequest(election_type=0, topic_partitions=wanted, timeout_ms=1000)
-    return framed("ElectLeaders", 2, request)
+    return request_frame(request, 2)
 
 
 def alter_partition_reassignments(partition_count: int) -> bytes:
@@ -76,7 +73,7 @@ def alter_partition_reassignments(partition_count: int) -> bytes:
     ]
     topics = [ReassignableTopic(name=TOPIC, partitions=partitions)]
     request = AlterPartitionReassignmentsRequest(timeout_ms=1000, topics=topics)
-    return framed("AlterPartitionReassignments", 0, request)
+    return request_frame(request, 0)
 
 
 def create_topics(topic_count: int) -> bytes:
@@ -85,19 +82,19 @@ def create_topics(topic_count: int) -> bytes:
         CreatableTopic(name=f"n{number:06}", num_partitions=1, replication_factor=1)
         for number in range(topic_count)
     ]
-    return framed("CreateTopics", 5, CreateTopicsRequest(topics=topics, timeout_ms=1000, validate_only=True))
+    return request_frame(CreateTopicsRequest(topics=topics, timeout_ms=1000, validate_only=True), 5)
 
 
 def metadata(topic_count: int) -> bytes:
     topics = [MetadataRequestTopic(name=f"m{number:06}") for number in range(topic_count)]
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-    return framed("Metadata", 9, request)
+    return request_frame(request, 9)
 
 
 def pipelined(request_count: int) -> bytes:
     """Many small requests at once on one connection."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)], allow_auto_topic_creation=False)
-    return framed("Metadata", 9, request) * request_count
+    return request_frame(request, 9) * request_count
 
 
 def gzip_produce(expanded_bytes: int = 14 << 20, partition_count: int = PARTITION_COUNT) -> bytes:
@@ -110,7 +107,7 @@ def gzip_produce(expanded_bytes: int = 14 << 20, partition_count: int = PARTITIO
     request = ProduceRequest(
         acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=data)]
     )
-    return framed("Produce", 9, request)
+    return request_frame(request, 9)
 
 
 ATTACKS: Final[dict[str, Callable[[], bytes]]] = {

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tests.hostile.mutations import MUTATIONS
 from tests.hostile.values import Known, Wild
-from tests.kit.blocking_wire import BlockingWire, request_frame
+from tests.kit.wire import BlockingWire, request_frame
 
 from odradek.protocol import MalformedMessage, Message, decode, decode_request_header, decode_response
 from odradek.protocol.api import API_VERSIONS_KEY, APIS, Api

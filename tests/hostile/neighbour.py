@@ -9,7 +9,6 @@ latencies counts from the moment when the batch was due, so a broker that stands
 from __future__ import annotations
 
 import argparse
-import socket
 import struct
 import subprocess
 import sys
@@ -18,14 +17,12 @@ import time
 from typing import Final
 
 from benchmarks.odradek_node import OdradekNode
-from tests.hostile.frames import ATTACKS, PARTITION_COUNT, TOPIC, framed
-from tests.kit.blocking_wire import parse_address
+from tests.hostile.frames import ATTACKS, PARTITION_COUNT, TOPIC
 from tests.kit.cluster import peak_memory_bytes
-from tests.kit.frames import receive_frame
+from tests.kit.requests import batch_of, produce_request
+from tests.kit.wire import BlockingWire, parse_address, request_frame
 
-from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.messages.topics.create_topics import CreatableTopic, CreateTopicsRequest
-from odradek.records import BatchBuilder, Codec
 
 INTERVAL_SECONDS: Final = 0.025
 _QUIET: Final = "beside"
@@ -50,10 +47,11 @@ def main(arguments: list[str]) -> None:
 def _report(name: str, seconds_max: float) -> None:
     attack = ATTACKS[name]()
     with OdradekNode() as broker:
-        _, port = parse_address(broker.bootstrap)
-        _exchange(port, _creation())
+        address = parse_address(broker.bootstrap)
+        with BlockingWire(address) as wire:
+            wire.ask(_creation(), 5)
         client = subprocess.Popen(
-            [sys.executable, "-m", "tests.hostile.neighbour_client", str(port)],
+            [sys.executable, "-m", "tests.hostile.neighbour_client", broker.bootstrap],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -63,7 +61,7 @@ def _report(name: str, seconds_max: float) -> None:
         client.stdout.readline()  # it is under way
         time.sleep(_BEFORE_SECONDS)
         started = time.monotonic()
-        outcome = _attacked(port, attack, seconds_max)
+        outcome = _attacked(address, attack, seconds_max)
         seconds = time.monotonic() - started
         time.sleep(_AFTER_SECONDS)
         rss = peak_memory_bytes(broker.pid)
@@ -81,16 +79,14 @@ def _part(latencies: list[float], part: float) -> float:
     return latencies[min(int(len(latencies) * part), len(latencies) - 1)]
 
 
-def _attacked(port: int, attack: bytes, seconds_max: float) -> str:
+def _attacked(address: tuple[str, int], attack: bytes, seconds_max: float) -> str:
     """Send it and read until every request of it is answered: " ", "x" when the connection ended, "!" when time was up."""
-    wanted = _frame_count(attack)
-    with socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.settimeout(seconds_max)
-        sender = threading.Thread(target=_send, args=(connection, attack), daemon=True)
+    with BlockingWire(address, timeout_s=seconds_max) as wire:
+        sender = threading.Thread(target=_send, args=(wire, attack), daemon=True)
         sender.start()
         try:
-            for _ in range(wanted):
-                receive_frame(connection)
+            for _ in range(_frame_count(attack)):
+                wire.receive()
         except TimeoutError:
             return "!"
         except OSError:
@@ -98,9 +94,9 @@ def _attacked(port: int, attack: bytes, seconds_max: float) -> str:
     return " "
 
 
-def _send(connection: socket.socket, attack: bytes) -> None:
+def _send(wire: BlockingWire, attack: bytes) -> None:
     try:
-        connection.sendall(attack)
+        wire.send(attack)
     except OSError:
         return  # the broker hung up; the reader says so
 
@@ -113,31 +109,16 @@ def _frame_count(frames: bytes) -> int:
     return count
 
 
-def _exchange(port: int, frame: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.sendall(frame)
-        receive_frame(connection)
-
-
-def _creation() -> bytes:
+def _creation() -> CreateTopicsRequest:
     topics = [
         CreatableTopic(name=TOPIC, num_partitions=PARTITION_COUNT, replication_factor=1),
         CreatableTopic(name=_QUIET, num_partitions=1, replication_factor=1),
     ]
-    return framed("CreateTopics", 5, CreateTopicsRequest(topics=topics, timeout_ms=10_000))
+    return CreateTopicsRequest(topics=topics, timeout_ms=10_000)
 
 
 def produce_frame() -> bytes:
-    builder = BatchBuilder(Codec.NONE)
-    builder.append(1_000_000, None, b"x" * 100, [])
-    data = PartitionProduceData(index=0, records=bytes(builder.build()))
-    return framed(
-        "Produce",
-        9,
-        ProduceRequest(
-            acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=_QUIET, partition_data=[data])]
-        ),
-    )
+    return request_frame(produce_request(_QUIET, bytes(batch_of([b"x" * 100])), timeout_ms=30_000), 9)
 
 
 if __name__ == "__main__":

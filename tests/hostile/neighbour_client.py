@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import select
-import socket
 import sys
 import time
 
 from tests.hostile.neighbour import INTERVAL_SECONDS, produce_frame
-from tests.kit.frames import receive_frame
+from tests.kit.wire import BlockingWire, parse_address
 
 
-def main(port: int) -> None:
+def main(address: str) -> None:
     frame = produce_frame()
     latencies = []
-    with socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with BlockingWire(parse_address(address)) as wire:
         for _ in range(20):  # the first ones pay for imports and files
-            connection.sendall(frame)
-            receive_frame(connection)
+            wire.send(frame)
+            wire.receive()
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         due = time.monotonic()
         while not select.select([sys.stdin], [], [], 0)[0]:
             time.sleep(max(due - time.monotonic(), 0))
-            connection.sendall(frame)
+            wire.send(frame)
             try:
-                receive_frame(connection)
+                wire.receive()
             except ConnectionError:
                 sys.exit("the broker hung up")
             latencies.append((time.monotonic() - due) * 1000)
@@ -35,4 +33,4 @@ def main(port: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(sys.argv[1])

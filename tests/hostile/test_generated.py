@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from tests.hostile.generated import Fate, Generator, fate_of, is_wish
 from tests.hostile.values import Blowing, Known, array_places
-from tests.kit.blocking_wire import request_frame
+from tests.kit.wire import request_frame
 
 from odradek.protocol import api_by_name, decode, decode_request_header, encode
 from odradek.protocol.api import APIS

@@ -21,12 +21,12 @@ from tests.hostile.attack import (
     Stage,
     create_topic,
     log_of,
-    until,
 )
 from tests.hostile.figures import MEBIBYTE, Figures, PeakWatch, loop_hold_count
 from tests.hostile.latencies import Bystander, Latencies, by_phase
-from tests.kit.blocking_wire import BlockingWire, parse_address
 from tests.kit.cluster import cluster
+from tests.kit.waiting import seconds_until
+from tests.kit.wire import BlockingWire, parse_address
 
 from odradek.cli.serving.broker_processes import Fleet
 
@@ -130,7 +130,7 @@ def _make_topics(fleet: Fleet) -> None:
 
 def _play(stage: Stage, outcome: Outcome) -> None:
     began = time.monotonic()
-    if until(lambda: stage.bystander.kinds_since(began) >= _LANES, _START_SECONDS) is None:
+    if seconds_until(lambda: stage.bystander.kinds_since(began) >= _LANES, _START_SECONDS) is None:
         outcome.wrongs.append("the bystander was not served, even before the attack")
         return
     if stage.attack.prepare is not None:
@@ -147,7 +147,7 @@ def _play(stage: Stage, outcome: Outcome) -> None:
             outcome.wrongs.append(f"the attack broke off: {type(error).__name__}: {error}")
     over = time.monotonic()
     outcome.seconds = over - attacked
-    outcome.seconds_to_calm = until(
+    outcome.seconds_to_calm = seconds_until(
         lambda: stage.bystander.kinds_since(over) >= _LANES, stage.scale.calm_seconds
     )
     calm = time.monotonic()
@@ -174,7 +174,7 @@ def _weigh(stage: Stage, outcome: Outcome, logs: dict[int, int]) -> None:
     before = outcome.before
     allowed_rss_bytes = before.rss_bytes + attack.kept_bytes_max
     allowed_descriptors = before.descriptors + attack.descriptors_kept_max
-    until(
+    seconds_until(
         lambda: _is_released(stage.figures(), allowed_rss_bytes, allowed_descriptors),
         _RELEASE_SECONDS if stage.scale.is_full else _RELEASE_SECONDS / 2,
     )

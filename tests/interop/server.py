@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from benchmarks.peer import PeerAbsentError
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.interop import logins, wire
 from tests.kit.cluster import peak_memory_bytes
-from tests.kit.waiting import PATIENCE_S
+from tests.kit.waiting import PATIENCE_S, eventually
 
 ADMIN_SECONDS_MAX = 20.0
 LOG_SECONDS_MAX = PATIENCE_S
@@ -76,11 +75,10 @@ class Server:
 
     def eventually(self, check: Callable[[], bool]) -> None:
         """Assert `check`: at once on Odradek, whose answers mean "done"; Kafka's metadata follows a little later."""
-        for _ in range(1 if self.kind == "odradek" else 200):
-            if check():
-                return
-            time.sleep(0.02)
-        raise AssertionError("it did not come true")
+        if self.kind == "odradek":
+            assert check()
+        else:
+            eventually(check)
 
     def memory_bytes(self) -> int:
         return int(psutil.Process(self.node.pid).memory_info().rss)
@@ -106,9 +104,7 @@ class Server:
         """
         if self.kind == "kafka":
             return
-        deadline = time.monotonic() + LOG_SECONDS_MAX
-        while not (lines := self._lines_about(peer)) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        lines = eventually(lambda: self._lines_about(peer), seconds=LOG_SECONDS_MAX)
         assert len(lines) == 1, lines
         assert "Traceback" not in self.log_text()
 

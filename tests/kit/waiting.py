@@ -9,7 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from odradek.model.errors import KafkaError
+
+if TYPE_CHECKING:
+    from odradek.client import Admin
 
 PATIENCE_S: Final = 120.0
 """How long a wait lasts before it fails, unless the test says otherwise."""
@@ -64,6 +69,29 @@ async def until(
         if not limit.expired():
             raise
         raise AssertionError(_late(seconds, what, last)) from None
+
+
+def seconds_until(holds: Callable[[], object], seconds: float, *, every_s: float = 0.05) -> float | None:
+    """Returns after how many seconds it was so; None when it was not in time, for reports that go on then."""
+    began = time.monotonic()
+    while not holds():
+        if time.monotonic() - began > seconds:
+            return None
+        time.sleep(every_s)
+    return time.monotonic() - began
+
+
+def wait_until_led(admin: Admin, topic: str, partitions: int) -> None:
+    """Waits until a topic has so many partitions and each has a leader: Kafka's metadata follows its answers later."""
+
+    def is_led() -> bool:
+        try:
+            described = admin.describe_topics([topic])[topic].partitions
+        except KafkaError:
+            return False
+        return len(described) == partitions and all(partition.leader >= 0 for partition in described)
+
+    eventually(is_led, f"{topic} with {partitions} partitions that are led")
 
 
 async def _awaited(value: T | Awaitable[T]) -> T:

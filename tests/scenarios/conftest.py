@@ -4,8 +4,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.kit.requests import batch_of, fetch_request, produce_request
+from tests.kit.wire import Wire
 from tests.scenarios.loop_steps import LoopSteps
-from tests.scenarios.one_broker import Scene, Wire, batch_of, fetch_request, produce_request
+from tests.scenarios.one_broker import Scene
 
 from odradek.broker import app
 from odradek.protocol.messages.data.fetch import FetchRequest

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.kit.requests import fetch_request, produce_request
 
 from odradek.broker.handlers import served_apis
 from odradek.protocol import APIS
@@ -22,7 +23,6 @@ from odradek.protocol.messages.data import (
     fetch,
     list_offsets,
     offset_for_leader_epoch,
-    produce,
 )
 from odradek.protocol.messages.metadata import (
     api_versions,
@@ -259,25 +259,13 @@ def _add_partitions(version: int) -> Any:
 
 
 def _produce(version: int, topic_id: UUID, batch: bytes) -> Any:
-    data = produce.PartitionProduceData(index=0, records=batch)
-    topic = (
-        produce.TopicProduceData(topic_id=topic_id, partition_data=[data])
-        if version >= 13
-        else produce.TopicProduceData(name="t", partition_data=[data])
-    )
-    return produce.ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic])
+    return produce_request(topic_id if version >= 13 else "t", batch)
 
 
 def _fetch(version: int, topic_id: UUID) -> Any:
-    partition = fetch.FetchPartition(fetch_offset=0, partition_max_bytes=1000)
-    topic = (
-        fetch.FetchTopic(topic_id=topic_id, partitions=[partition])
-        if version >= 13
-        else fetch.FetchTopic(topic="t", partitions=[partition])
-    )
-    return fetch.FetchRequest(
-        max_wait_ms=0, min_bytes=1, topics=[topic], session_epoch=0 if version >= 7 else -1
-    )
+    topic = topic_id if version >= 13 else "t"
+    fields = {"session_epoch": 0} if version >= 7 else {}
+    return fetch_request(topic, 0, partition_max_bytes=1000, **fields)
 
 
 def error_codes(message: Any) -> set[int]:
@@ -308,9 +296,7 @@ async def test_it_answers(wire: Any, make_batch: Any, name: str, version: int) -
     topic = await wire.create("t")
     await wire.create("gone")
     await wire.produce("t", [b"x"])
-    response = await wire.call(
-        name, version, request_of(name, version, topic.topic_id, bytes(make_batch([b"y"])))
-    )
+    response = await wire.ask(request_of(name, version, topic.topic_id, bytes(make_batch([b"y"]))), version)
     assert error_codes(response) <= {0, NO_COORDINATOR.get(name, 0)}
 
 
@@ -339,7 +325,7 @@ async def test_it_says_what_is_missing(scene: Any, make_batch: Any, name: str) -
         request = request_of(name, version, UUID(int=77), bytes(make_batch([b"y"])))
         if name == "DescribeTopicPartitions":
             request.topics.append(describe_topic_partitions.TopicRequest(name="t"))
-        codes = error_codes(await wire.call(name, version, request)) - {0}
+        codes = error_codes(await wire.ask(request, version)) - {0}
         if name in NO_COORDINATOR and name != "AddPartitionsToTxn":
             assert codes == {NO_COORDINATOR[name]}
         elif name in WITHOUT_TOPIC:
@@ -374,7 +360,7 @@ async def test_it_answers_about_a_partition_that_is_offline(
         topic = await wire.create("t")
     for version in versions_of(name):
         request = request_of(name, version, topic.topic_id, bytes(make_batch([b"y"])))
-        assert error_codes(await wire.call(name, version, request)) - {0} == {OFFLINE[name]}
+        assert error_codes(await wire.ask(request, version)) - {0} == {OFFLINE[name]}
 
 
 def no_space(*_: Any) -> None:
@@ -405,7 +391,7 @@ WITH_A_NAME: dict[str, Any] = {
 @pytest.mark.parametrize("name", sorted(WITH_A_NAME))
 async def test_a_name_as_long_as_the_wire_allows_is_refused_in_words(wire: Any, name: str) -> None:
     for version in versions_of(name):
-        assert error_codes(await wire.call(name, version, WITH_A_NAME[name]())) - {0}
+        assert error_codes(await wire.ask(WITH_A_NAME[name](), version)) - {0}
 
 
 async def test_fetching_as_a_replica_is_refused(wire: Any) -> None:
@@ -416,13 +402,13 @@ async def test_fetching_as_a_replica_is_refused(wire: Any) -> None:
             request = request.replace(replica_state=fetch.ReplicaState(replica_id=1))
         else:
             request = request.replace(replica_id=1)
-        assert error_codes(await wire.call("Fetch", version, request)) - {0} == {31}
+        assert error_codes(await wire.ask(request, version)) - {0} == {31}
 
 
 async def test_a_topic_id_that_is_unknown_or_too_early_is_refused(wire: Any) -> None:
     topics = [metadata.MetadataRequestTopic(name=None, topic_id=UUID(int=5))]
     for version, code in ((10, 42), (11, 42), (12, 100), (13, 100)):
-        response = await wire.call("Metadata", version, metadata.MetadataRequest(topics=topics))
+        response = await wire.ask(metadata.MetadataRequest(topics=topics), version)
         assert error_codes(response) - {0} == {code}
 
 
@@ -430,7 +416,7 @@ async def test_only_brokers_are_described(wire: Any) -> None:
     for version in (1, 2):
         for kind, code in ((1, 0), (2, 114), (0, 115), (9, 115)):
             request = describe_cluster.DescribeClusterRequest(endpoint_type=kind)
-            assert (await wire.call("DescribeCluster", version, request)).error_code == code
+            assert (await wire.ask(request, version)).error_code == code
 
 
 async def test_special_timestamps_are_answered_or_refused(wire: Any) -> None:
@@ -443,7 +429,7 @@ async def test_special_timestamps_are_answered_or_refused(wire: Any) -> None:
         wanted = list_offsets.ListOffsetsPartition(timestamp=timestamp)
         topic = list_offsets.ListOffsetsTopic(name="t", partitions=[wanted])
         request = list_offsets.ListOffsetsRequest(replica_id=-1, topics=[topic])
-        return not (await wire.call("ListOffsets", version, request)).topics[0].partitions[0].error_code
+        return not (await wire.ask(request, version)).topics[0].partitions[0].error_code
 
     for version in versions_of("ListOffsets"):
         answered = {timestamp for timestamp in timestamps if await is_answered(timestamp, version)}

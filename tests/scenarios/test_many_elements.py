@@ -18,6 +18,7 @@ from tests.hostile.frames import Shape, depth_of, filled
 from tests.kit.frames import read_frame
 from tests.kit.heap import put_aside
 from tests.kit.waiting import until
+from tests.kit.wire import request_frame
 from tests.scenarios.groups.test_share_groups import ANNE, Member, id_of, set_of_group
 from tests.scenarios.loop_steps import HELD_STEPS_MAX, LoopSteps
 
@@ -25,16 +26,10 @@ from odradek.broker.collector import keep_collections_small
 from odradek.broker.handlers import Handlers
 from odradek.broker.metrics.collection import MetricsCollection
 from odradek.broker.share.state_store import shard_key
-from odradek.groups.shard.formats import (
-    GroupMetadataValue,
-    group_key,
-    group_value,
-    offset_key,
-    offset_value,
-)
+from odradek.groups.shard.formats import GroupMetadataValue, group_key, group_value, offset_key, offset_value
 from odradek.groups.share.state_formats import SharePartitionKey
 from odradek.model.errors import ErrorCode
-from odradek.protocol import APIS, RequestHeader, encode_request
+from odradek.protocol import APIS
 from odradek.protocol.messages.configs.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsPartition,
@@ -141,8 +136,7 @@ async def test_a_request_of_many_elements_holds_no_one_up(
     broker.turns.on_busy = keep_collections_small
     api = next(api for api in APIS.values() if api.name == name)
     small, large = (
-        encode_request(RequestHeader(api.key, version, 1, "test"), filled(api.request, version, count, shape))
-        for count in (1, ELEMENT_COUNT)
+        request_frame(filled(api.request, version, count, shape), version) for count in (1, ELEMENT_COUNT)
     )
     await _exchange(broker.port, small)  # imports what serves this API
     for _ in range(TRIES):
@@ -182,8 +176,7 @@ async def test_a_description_of_the_quotas_of_many_clients_holds_no_one_up(
 ) -> None:
     broker = await scene.start()
     assert await _exchange(broker.port, _quotas_for(20_000, validate_only=False), seconds=60)
-    header = RequestHeader(48, 1, 1, "test")
-    frame = encode_request(header, DescribeClientQuotasRequest(components=[], strict=False))
+    frame = request_frame(DescribeClientQuotasRequest(components=[], strict=False), 1)
     with loop_steps.counted():
         assert len(await _exchange(broker.port, frame, seconds=60)) > 20_000 * 30
     assert loop_steps.most < HELD_STEPS_MAX, loop_steps.longest
@@ -197,8 +190,7 @@ def _quotas_for(client_count: int, *, validate_only: bool) -> bytes:
         )
         for number in range(client_count)
     ]
-    header = RequestHeader(49, 1, 1, "test")
-    return encode_request(header, AlterClientQuotasRequest(entries=entries, validate_only=validate_only))
+    return request_frame(AlterClientQuotasRequest(entries=entries, validate_only=validate_only), 1)
 
 
 LISTED_COUNT = 100_000
@@ -217,7 +209,7 @@ async def test_a_list_of_many_groups_holds_no_one_up(scene: Any, loop_steps: Loo
         (StoredRecord(group_key(f"g{number}"), value, number, 0) for number in range(LISTED_COUNT)),
     )
     with loop_steps.counted():
-        response = await wire.call("ListGroups", 5, ListGroupsRequest())
+        response = await wire.ask(ListGroupsRequest(), 5)
     assert len(response.groups) == LISTED_COUNT
     assert loop_steps.most < HELD_STEPS_MAX, loop_steps.longest
 
@@ -264,9 +256,9 @@ async def test_a_list_of_many_transactions_holds_no_one_up(scene: Any, loop_step
     broker = await scene.start(transaction_state_log_num_partitions="1")
     wire = await scene.connect()
     find = FindCoordinatorRequest(key_type=1, coordinator_keys=["x"])
-    await wire.call("FindCoordinator", 4, find)
+    await wire.ask(find, 4)
     await until(
-        lambda: wire.call("ListTransactions", 2, ListTransactionsRequest()),
+        lambda: wire.ask(ListTransactionsRequest(), 2),
         holds=lambda response: not response.error_code,
     )
     value = encode_value(ENDED, TransactionVersion.EPOCH_FOR_EACH)
@@ -275,7 +267,7 @@ async def test_a_list_of_many_transactions_holds_no_one_up(scene: Any, loop_step
         (StoredRecord(encode_key(f"x{number}"), value, number, 0) for number in range(LISTED_COUNT)),
     )
     with loop_steps.counted():
-        response = await wire.call("ListTransactions", 2, ListTransactionsRequest())
+        response = await wire.ask(ListTransactionsRequest(), 2)
     assert len(response.transaction_states) == LISTED_COUNT
     assert loop_steps.most < HELD_STEPS_MAX, loop_steps.longest
 
@@ -312,25 +304,23 @@ async def test_topics_of_more_partitions_than_one_request_may_add_are_all_refuse
     ]
     for validate_only in (True, False):
         request = CreateTopicsRequest(topics=wanted, timeout_ms=1000, validate_only=validate_only)
-        made = await wire.call("CreateTopics", 7, request)
+        made = await wire.ask(request, 7)
         assert {topic.error_code for topic in made.topics} == {ErrorCode.POLICY_VIOLATION}
         assert "10000" in made.topics[0].error_message
-    listed = await wire.call("Metadata", 12, MetadataRequest(topics=None))
+    listed = await wire.ask(MetadataRequest(topics=None), 12)
     assert not listed.topics
 
 
 async def test_a_request_of_too_many_elements_is_refused_with_the_setting_that_says_so(scene: Any) -> None:
     await scene.start(max_request_elements="1000")
     wire = await scene.connect()
-    response = await wire.call("CreateTopics", 7, filled(APIS[19].request, 7, 1, Shape.EQUAL))
+    response = await wire.ask(filled(APIS[19].request, 7, 1, Shape.EQUAL), 7)
     assert len(response.topics) == 1
     wanted = [TopicPartitions(topic="t", partitions=list(range(1001)))]
-    response = await wire.call(
-        "ElectLeaders", 2, ElectLeadersRequest(election_type=0, topic_partitions=wanted)
-    )
+    response = await wire.ask(ElectLeadersRequest(election_type=0, topic_partitions=wanted), 2)
     assert response.error_code == ErrorCode.INVALID_REQUEST
     request = ConsumerGroupHeartbeatRequest(subscribed_topic_names=[""] * 1001)
-    response = await wire.call("ConsumerGroupHeartbeat", 1, request)
+    response = await wire.ask(request, 1)
     assert response.error_code == ErrorCode.INVALID_REQUEST
     assert "max.request.elements=1000" in response.error_message
 
@@ -340,7 +330,7 @@ async def test_a_request_of_too_many_elements_without_a_place_for_an_error_ends_
 ) -> None:
     await scene.start(max_request_elements="1000")
     wire = await scene.connect()
-    wire.send("DescribeConfigs", 4, filled(APIS[32].request, 4, 1001, Shape.EQUAL))
+    wire.ask_later(filled(APIS[32].request, 4, 1001, Shape.EQUAL), 4)
     assert await wire.closed_by_broker()
 
 
@@ -348,7 +338,7 @@ async def test_what_describe_configs_names_again_and_again_is_described_once(sce
     await scene.start()
     wire = await scene.connect()
     broker = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)
-    response = await wire.call("DescribeConfigs", 4, DescribeConfigsRequest(resources=[broker] * 2500))
+    response = await wire.ask(DescribeConfigsRequest(resources=[broker] * 2500), 4)
     assert [entry.resource_name for entry in response.results] == ["1"]
 
 
@@ -358,7 +348,7 @@ async def test_a_large_answer_is_the_same_as_many_small_ones(scene: Any) -> None
     await wire.create("t", partitions=3)
     names = [MetadataRequestTopic(name=name) for name in ("t", *(f"n{number}" for number in range(3000)))]
     request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
-    response = await wire.call("Metadata", 9, request)
+    response = await wire.ask(request, 9)
     assert [(topic.name, topic.error_code, len(topic.partitions)) for topic in response.topics] == [
         ("t", 0, 3),
         *((f"n{number}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0) for number in range(3000)),
@@ -372,7 +362,7 @@ async def test_the_settings_of_many_new_topics_are_returned_as_far_as_the_answer
         CreatableTopic(name=f"n{number}", num_partitions=1, replication_factor=1) for number in range(100)
     ]
     request = CreateTopicsRequest(topics=topics, timeout_ms=1000, validate_only=True)
-    response = await wire.call("CreateTopics", 7, request)
+    response = await wire.ask(request, 7)
     assert {(topic.error_code, topic.num_partitions) for topic in response.topics} == {(ErrorCode.NONE, 1)}
     answers = [topic for topic in response.topics if topic.configs is not None]
     assert answers == response.topics[: len(answers)]
@@ -400,7 +390,7 @@ async def test_a_partition_whose_offset_is_asked_for_twice_is_refused_in_short_a
         ListOffsetsTopic(name="t", partitions=first),
         ListOffsetsTopic(name="t", partitions=[other, first[0]]),
     ]
-    response = await wire.call("ListOffsets", 8, ListOffsetsRequest(replica_id=-1, topics=topics))
+    response = await wire.ask(ListOffsetsRequest(replica_id=-1, topics=topics), 8)
     answers = [
         [
             (partition.partition_index, partition.error_code, partition.offset)
@@ -416,19 +406,14 @@ async def test_what_is_asked_behind_a_long_request_does_not_overtake_it(scene: A
     await scene.start()
     wire = await scene.connect()
     await wire.create("t")
-    wire.send(
-        "DeleteTopics",
-        5,
-        DeleteTopicsRequest(topic_names=[*(f"n{i}" for i in range(3000)), "t"], timeout_ms=1),
-    )
-    wire.send(
-        "CreateTopics",
-        7,
+    wire.ask_later(DeleteTopicsRequest(topic_names=[*(f"n{i}" for i in range(3000)), "t"], timeout_ms=1), 5)
+    wire.ask_later(
         CreateTopicsRequest(
             topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)], timeout_ms=1000
         ),
+        7,
     )
-    deleted, created = await wire.receive(), await wire.receive()
+    deleted, created = await wire.response(), await wire.response()
     assert deleted.responses[-1].error_code == ErrorCode.NONE
     assert created.topics[0].error_code == ErrorCode.NONE
 
@@ -464,7 +449,7 @@ async def test_a_lost_connection_with_many_share_sessions_holds_no_one_up(
     )
     for number in range(400):
         request = opening.replace(member_id=f"{number:022}", share_session_epoch=0)
-        assert (await crowded.call("ShareFetch", 2, request)).error_code == ErrorCode.NONE
+        assert (await crowded.ask(request, 2)).error_code == ErrorCode.NONE
     bert = Member(wire, "bert", topic_id)
     assert await bert.acquired(wait_ms=0) == []
     with loop_steps.counted():
@@ -483,7 +468,7 @@ async def test_no_state_is_kept_for_partitions_that_do_not_exist(scene: Any) -> 
     wire = await scene.connect()
     created = await wire.create("t", partitions=1)
     key = shard_key(SharePartitionKey("g", created.topic_id, 0))
-    await wire.call("FindCoordinator", 6, FindCoordinatorRequest(key_type=2, coordinator_keys=[key]))
+    await wire.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 6)
     data = [
         InitializeStateData(
             topic_id=topic_id, partitions=[PartitionData(partition=number) for number in numbers]
@@ -492,7 +477,7 @@ async def test_no_state_is_kept_for_partitions_that_do_not_exist(scene: Any) -> 
     ]
     request = InitializeShareGroupStateRequest(group_id="g", topics=data)
     for _ in range(500):  # until the shard is loaded
-        response = await wire.call("InitializeShareGroupState", 0, request)
+        response = await wire.ask(request, 0)
         if response.results[0].partitions[0].error_code not in _LOADING:
             break
         await asyncio.sleep(0.02)

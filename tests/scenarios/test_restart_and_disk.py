@@ -25,18 +25,18 @@ async def test_topics_records_and_producers_survive_a_restart(scene: Any) -> Non
     wire = await scene.connect()
     created = await wire.create("t", partitions=2)
     await wire.produce("t", [b"a"], producer_id=3, producer_epoch=0, base_sequence=0)
-    first_ids = await wire.call("InitProducerId", 4, InitProducerIdRequest(transactional_id=None))
-    before = await wire.call("Metadata", 12, MetadataRequest(topics=None))
+    first_ids = await wire.ask(InitProducerIdRequest(transactional_id=None), 4)
+    before = await wire.ask(MetadataRequest(topics=None), 12)
     await scene.stop()
 
     await scene.start()
     wire = await scene.connect()
-    after = await wire.call("Metadata", 12, MetadataRequest(topics=None))
+    after = await wire.ask(MetadataRequest(topics=None), 12)
     assert (after.cluster_id, after.topics[0].topic_id) == (before.cluster_id, created.topic_id)
     assert await wire.values("t") == [b"a"]
     again = await wire.produce("t", [b"a"], producer_id=3, producer_epoch=0, base_sequence=0)
     assert (again.error_code, again.base_offset) == (0, 0), "the duplicate is recognised after a restart"
-    next_ids = await wire.call("InitProducerId", 4, InitProducerIdRequest(transactional_id=None))
+    next_ids = await wire.ask(InitProducerIdRequest(transactional_id=None), 4)
     assert next_ids.producer_id > first_ids.producer_id
 
 
@@ -61,8 +61,8 @@ async def test_the_first_produce_after_a_restart_finds_a_leader(
     starting = asyncio.create_task(scene.start())
     await joined.wait()  # it listens now, and knows no leader
     wire = await scene.connect()
-    wire.send("ApiVersions", 3, ApiVersionsRequest(client_software_name="test", client_software_version="1"))
-    assert (await wire.receive()).error_code == ErrorCode.NONE
+    wire.ask_later(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
+    assert (await wire.response()).error_code == ErrorCode.NONE
     producing = asyncio.create_task(wire.produce("t", [b"a"], partition=1))
     may_join.set()
     await starting
@@ -166,7 +166,7 @@ async def test_a_failed_fsync_takes_the_directory_offline_for_good(
     assert (await wire.produce("a", [b"x"])).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert (await wire.fetch("a", 0)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert (await wire.produce("b", [b"y"])).error_code == 0
-    metadata = await wire.call("Metadata", 9, MetadataRequest(topics=None))
+    metadata = await wire.ask(MetadataRequest(topics=None), 9)
     offline = {topic.name: topic.partitions[0].offline_replicas for topic in metadata.topics}
     assert offline == {"a": [1], "b": []}
 

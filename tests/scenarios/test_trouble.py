@@ -50,23 +50,15 @@ async def codes_of_changes(wire: Any) -> dict[str, int]:
     more = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=5, assignments=None)])
     gone = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")])
     return {
-        "CreateTopics": (await wire.call("CreateTopics", 7, new)).topics[0].error_code,
-        "Metadata": (await wire.call("Metadata", 12, metadata_of("asked"))).topics[0].error_code,
-        "CreatePartitions": (await wire.call("CreatePartitions", 3, more)).results[0].error_code,
-        "topic settings": (
-            await wire.call("IncrementalAlterConfigs", 1, settings(TOPIC, "t", retention_ms="5"))
-        )
+        "CreateTopics": (await wire.ask(new, 7)).topics[0].error_code,
+        "Metadata": (await wire.ask(metadata_of("asked"), 12)).topics[0].error_code,
+        "CreatePartitions": (await wire.ask(more, 3)).results[0].error_code,
+        "topic settings": (await wire.ask(settings(TOPIC, "t", retention_ms="5"), 1)).responses[0].error_code,
+        "broker settings": (await wire.ask(settings(BROKER, "1", message_max_bytes="500"), 1))
         .responses[0]
         .error_code,
-        "broker settings": (
-            await wire.call("IncrementalAlterConfigs", 1, settings(BROKER, "1", message_max_bytes="500"))
-        )
-        .responses[0]
-        .error_code,
-        "InitProducerId": (
-            await wire.call("InitProducerId", 4, InitProducerIdRequest(transactional_id=None))
-        ).error_code,
-        "DeleteTopics": (await wire.call("DeleteTopics", 6, gone)).responses[0].error_code,
+        "InitProducerId": (await wire.ask(InitProducerIdRequest(transactional_id=None), 4)).error_code,
+        "DeleteTopics": (await wire.ask(gone, 6)).responses[0].error_code,
     }
 
 
@@ -110,7 +102,7 @@ async def test_a_topic_made_on_a_full_disk_can_be_used_once_there_is_space(
     while codes[-1] and len(codes) < 1000:  # the controller hears of it, and elects
         codes.append((await wire.produce("t", [b"x"], partition=1)).error_code)
     assert codes[-1] == 0
-    topic = (await wire.call("Metadata", 12, metadata_of("t"))).topics[0]
+    topic = (await wire.ask(metadata_of("t"), 12)).topics[0]
     assert [partition.leader_id for partition in topic.partitions] == [1, 1]
 
 
@@ -123,7 +115,7 @@ async def test_a_topic_that_never_got_its_log_can_be_deleted(
         patch.setattr(PosixDisk, "make_directory", no_space)
         await wire.create("t")
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")])
-    assert (await wire.call("DeleteTopics", 6, request)).responses[0].error_code == 0
+    assert (await wire.ask(request, 6)).responses[0].error_code == 0
     await broker.context.replicas.try_to_recover()
     assert (await wire.produce("t", [b"x"])).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert not (scene.directory / "data" / "t-0").exists()
@@ -134,20 +126,20 @@ async def test_a_client_that_leaves_while_its_topic_is_made_leaves_a_whole_topic
     for number in range(20):
         leaving = await scene.connect()
         topic = CreatableTopic(name=f"t{number}", num_partitions=3, replication_factor=1)
-        leaving.send("CreateTopics", 7, CreateTopicsRequest(topics=[topic]))
+        leaving.ask_later(CreateTopicsRequest(topics=[topic]), 7)
         for _ in range(number % 7):
             await asyncio.sleep(0.001)
-        leaving.abort()
+        leaving.abandon()
     wire = await scene.connect()
     await wire.create("last")
-    results = (await wire.call("Metadata", 12, MetadataRequest(topics=None))).topics
+    results = (await wire.ask(MetadataRequest(topics=None), 12)).topics
     for topic in results:
         for index in range(len(topic.partitions)):
             assert (await wire.produce(topic.name, [b"x"], partition=index)).error_code == 0
     await scene.stop()
     await scene.start()
     wire = await scene.connect()
-    again = (await wire.call("Metadata", 12, MetadataRequest(topics=None))).topics
+    again = (await wire.ask(MetadataRequest(topics=None), 12)).topics
     assert {topic.name for topic in again} == {topic.name for topic in results}
 
 
@@ -156,7 +148,7 @@ async def test_many_clients_that_ask_for_the_same_missing_topic_get_one_topic(sc
     wires = [await scene.connect() for _ in range(30)]
 
     async def ask_and_write(wire: Any) -> tuple[int, Any]:
-        topic = (await wire.call("Metadata", 12, metadata_of("t"))).topics[0]
+        topic = (await wire.ask(metadata_of("t"), 12)).topics[0]
         return (await wire.produce("t", [b"x"], partition=1)).error_code, topic.topic_id
 
     answers = await asyncio.gather(*(ask_and_write(wire) for wire in wires))
@@ -181,7 +173,7 @@ async def test_deletion_goes_on_where_one_partitions_files_cannot_be_moved(
 
     monkeypatch.setattr(PosixDisk, "rename", rename)
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")])
-    assert (await wire.call("DeleteTopics", 6, request)).responses[0].error_code == 0
+    assert (await wire.ask(request, 6)).responses[0].error_code == 0
     for index in range(4):
         response = await wire.produce("t", [b"x"], partition=index)
         assert response.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -196,7 +188,7 @@ async def test_a_waiting_fetch_whose_answer_meets_a_disk_error_is_answered_once(
     await scene.start()
     writer, reader = await scene.connect(), await scene.connect()
     await writer.create("t")
-    reader.send("Fetch", 11, make_fetch("t", 0, max_wait_ms=20_000))
+    reader.ask_later(make_fetch("t", 0, max_wait_ms=20_000), 11)
     await asyncio.sleep(0.05)
 
     def broken(*_: Any) -> bytes:
@@ -204,7 +196,7 @@ async def test_a_waiting_fetch_whose_answer_meets_a_disk_error_is_answered_once(
 
     monkeypatch.setattr(PosixFile, "pread", broken)
     await writer.produce("t", [b"x"])
-    partition = (await reader.receive()).responses[0].partitions[0]
+    partition = (await reader.response()).responses[0].partitions[0]
     assert partition.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert not reported
 
@@ -224,7 +216,7 @@ async def test_a_refused_batch_is_forgotten_without_the_garbage_collector(
         return [error for error in errors if error.__traceback__ and id(error) not in earlier]
 
     try:
-        response = await wire.call("Produce", 9, make_produce("t", batch))
+        response = await wire.ask(make_produce("t", batch), 9)
         assert response.responses[0].partition_responses[0].error_code == ErrorCode.CORRUPT_MESSAGE
         for _ in range(100):  # the answer may be here before the request has come to its end
             if not left():

@@ -13,8 +13,10 @@ from types import FrameType
 from typing import Any, Final
 
 import pytest
+from tests.kit.requests import batch_of, produce_request
 from tests.kit.waiting import until
-from tests.scenarios.one_broker import REPLY_SECONDS, Scene, Wire, batch_of, produce_request
+from tests.kit.wire import ANSWER_SECONDS, Wire
+from tests.scenarios.one_broker import Scene
 from tests.scenarios.transactions.transactional_producer import EPOCHS, TransactionalProducer
 from tests.scenarios.walks import ROOT, Step, first_not_reached, walk_of
 
@@ -107,7 +109,7 @@ async def test_a_produce_request_takes_the_way_that_is_described(recorder: Recor
         "t", batch_of([b"a"], codec=Codec.GZIP)
     )  # an uncompressed one has a shorter way
     with recorder.recording():
-        await wire.call("Produce", 9, compressed)
+        await wire.ask(compressed, 9)
     assert recorder.first_not_reached(walk_of("Produce")) is None
 
 
@@ -128,7 +130,7 @@ async def test_a_fetch_request_takes_the_way_that_is_described(recorder: Recorde
 async def coordinator_found(wire: Wire, key_type: int, key: str) -> None:
     request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
     await until(
-        lambda: wire.call("FindCoordinator", 4, request),
+        lambda: wire.ask(request, 4),
         holds=lambda response: not response.coordinators[0].error_code,
     )
 
@@ -145,11 +147,11 @@ async def test_a_join_group_request_takes_the_way_that_is_described(recorder: Re
         protocols=[JoinGroupRequestProtocol(name="range", metadata=bytes(10))],
     )
     named = await until(
-        lambda: wire.call("JoinGroup", 9, request),
+        lambda: wire.ask(request, 9),
         holds=lambda named: named.error_code == ErrorCode.MEMBER_ID_REQUIRED,
     )
     with recorder.recording():
-        joined = await wire.call("JoinGroup", 9, request.replace(member_id=named.member_id))
+        joined = await wire.ask(request.replace(member_id=named.member_id), 9)
     assert joined.generation_id == 1
     assert recorder.first_not_reached(walk_of("JoinGroup")) is None
 
@@ -205,7 +207,7 @@ async def test_a_failover_takes_the_way_that_is_described(recorder: Recorder, th
         return topic is not None and any(partition.leader == leader for partition in topic.partitions)
 
     brokers = [first, second, third]
-    async with asyncio.timeout(REPLY_SECONDS):
+    async with asyncio.timeout(ANSWER_SECONDS):
         while not all(is_led_by(broker, dead) for broker in brokers):
             await asyncio.sleep(0.01)
         with recorder.recording():

@@ -1,6 +1,5 @@
 """An authority, its certificates, and brokers whose listeners are secured."""
 
-import asyncio
 import datetime
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -9,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.scenarios.one_broker import Scene, Wire
+from tests.kit.wire import Wire
+from tests.scenarios.one_broker import Scene
 
 from odradek.protocol.messages.security.sasl_authenticate import SaslAuthenticateRequest
 from odradek.protocol.messages.security.sasl_handshake import SaslHandshakeRequest
@@ -71,14 +71,7 @@ class SecureScene(Scene):
         await self.start(**{**values, **(settings or {})})
 
     async def wire(self, context: ssl.SSLContext | None = None) -> Wire:
-        assert self.broker is not None
-        made = Wire(
-            *await asyncio.open_connection(
-                "127.0.0.1", self.broker.port, ssl=context, server_hostname="localhost" if context else None
-            )
-        )
-        self._wires.append(made)
-        return made
+        return await self.connect(tls=context)
 
     async def stop(self) -> None:
         wires, self._wires[:] = list(self._wires), []
@@ -99,12 +92,12 @@ async def scene(tmp_path: Path, pems: Pems) -> AsyncIterator[SecureScene]:
 
 async def log_in(wire: Wire, exchange: ClientExchange, mechanism: str) -> Any:
     """The last answer of a login."""
-    handshake = await wire.call("SaslHandshake", 1, SaslHandshakeRequest(mechanism=mechanism))
+    handshake = await wire.ask(SaslHandshakeRequest(mechanism=mechanism), 1)
     assert handshake.error_code == 0
     last_reply: Any = None
     challenge = b""
     while (response := exchange.step(challenge)) is not None:
-        last_reply = await wire.call("SaslAuthenticate", 2, SaslAuthenticateRequest(auth_bytes=response))
+        last_reply = await wire.ask(SaslAuthenticateRequest(auth_bytes=response), 2)
         if last_reply.error_code:
             break
         challenge = last_reply.auth_bytes

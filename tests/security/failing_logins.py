@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.kit.cluster import cluster
-from tests.kit.frames import read_frame
+from tests.kit.wire import Wire
 
 import odradek
 from odradek.model.errors import KafkaError
-from odradek.protocol import RequestHeader, api_of, decode_response, encode_request
 from odradek.protocol.messages.security.sasl_authenticate import SaslAuthenticateRequest
 from odradek.protocol.messages.security.sasl_handshake import SaslHandshakeRequest
 
@@ -152,22 +151,15 @@ async def _fail(host: str, port: int, failures: Failures) -> None:
 
 async def _log_in(host: str, port: int) -> int:
     """The error code of the last answer."""
-    reader, writer = await asyncio.open_connection(host, port)
+    wire = Wire(*await asyncio.open_connection(host, port))
     try:
-        await _ask(reader, writer, SaslHandshakeRequest(mechanism=MECHANISM), 1)
-        first = await _ask(reader, writer, SaslAuthenticateRequest(auth_bytes=b"n,,n=ann,r=stranger"), 2)
+        await wire.ask(SaslHandshakeRequest(mechanism=MECHANISM), 1)
+        first = await wire.ask(SaslAuthenticateRequest(auth_bytes=b"n,,n=ann,r=stranger"), 2)
         nonce = bytes(first.auth_bytes).decode().partition(",")[0].removeprefix("r=")
         final = f"c=biws,r={nonce},p={_PROOF}".encode()
-        last = await _ask(reader, writer, SaslAuthenticateRequest(auth_bytes=final), 2)
-        return int(last.error_code)
+        return int((await wire.ask(SaslAuthenticateRequest(auth_bytes=final), 2)).error_code)
     finally:
-        writer.close()
-
-
-async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: Any, version: int) -> Any:
-    key = api_of(request).key
-    writer.write(encode_request(RequestHeader(key, version, 1, "stranger"), request))
-    return decode_response(key, version, await read_frame(reader))[1]
+        wire.abandon()
 
 
 def main() -> None:

@@ -123,7 +123,7 @@ async def test_a_client_that_knows_the_root_only_believes_a_broker_with_its_chai
     await scene.secure("SSL", chain.store(kind, tmp_path / f"own.{kind}"))
     context = ssl.create_default_context(cadata=chain.root.public_bytes(PEM).decode())
     wire = await scene.wire(context)
-    assert (await wire.call("Metadata", 9, MetadataRequest(topics=None))).cluster_id
+    assert (await wire.ask(MetadataRequest(topics=None), 9)).cluster_id
 
 
 async def test_keys_and_certificates_may_be_text_in_the_settings(scene: SecureScene) -> None:
@@ -142,7 +142,7 @@ async def test_keys_and_certificates_may_be_text_in_the_settings(scene: SecureSc
     context = ssl.create_default_context(cadata=chain.root.public_bytes(PEM).decode())
     context.load_cert_chain(scene.pems.broker)
     wire = await scene.wire(context)
-    assert (await wire.call("Metadata", 9, MetadataRequest(topics=None))).cluster_id
+    assert (await wire.ask(MetadataRequest(topics=None), 9)).cluster_id
 
 
 @pytest.mark.check(8)
@@ -183,7 +183,7 @@ async def test_a_certificate_is_refused_once_the_list_of_revoked_ones_names_it(
     async def gets_in() -> bool:
         try:
             wire = await scene.wire(scene.pems.client_context(own))
-            await wire.call("Metadata", 9, MetadataRequest(topics=None))
+            await wire.ask(MetadataRequest(topics=None), 9)
         except (ssl.SSLError, ConnectionError, asyncio.IncompleteReadError):
             return False
         return True

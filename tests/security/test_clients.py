@@ -11,13 +11,12 @@ import confluent_kafka.admin
 import kafka
 import pytest
 from tests.kit.waiting import until
+from tests.scenarios.one_broker import Scene
 from tests.security.conftest import FIRST_USERS, PROTOCOLS, Pems
 
 import odradek
 from odradek.broker.app import Broker
-from odradek.config.loading import load_broker_config
 from odradek.model.errors import ConfigError, KafkaError
-from odradek.runtime.real import real_runtime
 from odradek.testing import LocalBroker
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -183,20 +182,14 @@ async def test_brokers_log_in_to_each_other(tmp_path: Path, pems: Pems) -> None:
             "sasl.jaas.config": 'x.ScramLoginModule required username="alice" password="secret";',
             "odradek.scram.first.users": FIRST_USERS,
             "odradek.registry.dir": str(tmp_path / "registry"),
-            "log.dirs": str(tmp_path / f"broker-{node_id}"),
             "default.replication.factor": "2",
             "connections.max.reauth.ms": "1500",
             "delegation.token.secret.key": "both know it",
         }
 
-    brokers = []
-    runtimes = []
+    scenes = [Scene(tmp_path / f"broker-{node_id}") for node_id in (1, 2)]
     try:
-        for node_id in (1, 2):
-            config, _ = load_broker_config(settings(node_id))
-            runtimes.append(real_runtime())
-            brokers.append(Broker(config, runtimes[-1]))
-            await brokers[-1].start()
+        brokers = [await scene.start(**settings(node_id)) for node_id, scene in enumerate(scenes, 1)]
         secured = {**ours(pems, "SCRAM-SHA-512"), "default_api_timeout_ms": SECONDS * 1000}
         async with odradek.AsyncAdmin(brokers[1].address, **secured) as admin:
             await admin.create_topics([odradek.NewTopic("t", 4, 2)])
@@ -218,7 +211,5 @@ async def test_brokers_log_in_to_each_other(tmp_path: Path, pems: Pems) -> None:
         # Sessions end after 1.5 s: a link between brokers may be in the middle of its next login.
         await until(lambda: _principals(brokers) == {"User:alice"})
     finally:
-        for made in reversed(brokers):
-            await made.stop()
-        for runtime in runtimes:
-            runtime.offload.close()  # type: ignore[attr-defined]
+        for scene in reversed(scenes):
+            await scene.stop()

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
-from tests.scenarios.one_broker import Wire
+from tests.kit.frames import framed
+from tests.kit.wire import Wire
 from tests.security.conftest import SecureScene, log_in
 
 from odradek.model.errors import ErrorCode
@@ -34,7 +35,7 @@ def client(user: str = "alice", password: str = "secret", mechanism: str = STRON
 
 
 async def handshake(wire: Wire, mechanism: str = STRONG, version: int = 1) -> ErrorCode:
-    answer_of_broker = await wire.call("SaslHandshake", version, SaslHandshakeRequest(mechanism=mechanism))
+    answer_of_broker = await wire.ask(SaslHandshakeRequest(mechanism=mechanism), version)
     return ErrorCode.of(answer_of_broker.error_code)
 
 
@@ -47,7 +48,7 @@ async def connected(wire: Wire) -> None:
 
 
 async def greeted(wire: Wire) -> None:
-    assert (await wire.call("ApiVersions", 3, VERSIONS)).error_code == 0
+    assert (await wire.ask(VERSIONS, 3)).error_code == 0
 
 
 async def chosen(wire: Wire) -> None:
@@ -58,7 +59,7 @@ async def chosen(wire: Wire) -> None:
 async def halfway(wire: Wire) -> None:
     """The server's challenge is there, and the proof is not."""
     await chosen(wire)
-    reply = await wire.call("SaslAuthenticate", 2, token(client().step(b"") or b""))
+    reply = await wire.ask(token(client().step(b"") or b""), 2)
     assert reply.error_code == 0
 
 
@@ -75,21 +76,21 @@ async def renewing(wire: Wire) -> None:
 State = Callable[[Wire], Any]
 HANDSHAKE, AUTHENTICATE = SaslHandshakeRequest(mechanism=STRONG), token(b"n,,n=alice,r=x")
 ENDS: Final = [
-    (connected, "SaslAuthenticate", 2, AUTHENTICATE),
-    (greeted, "ApiVersions", 3, VERSIONS),
-    (greeted, "SaslAuthenticate", 2, AUTHENTICATE),
-    (greeted, "Metadata", 9, METADATA),
-    (chosen, "ApiVersions", 3, VERSIONS),
-    (chosen, "SaslHandshake", 1, HANDSHAKE),
-    (chosen, "SaslHandshake", 1, SaslHandshakeRequest(mechanism=WEAK)),
-    (chosen, "Metadata", 9, METADATA),
-    (halfway, "ApiVersions", 3, VERSIONS),
-    (halfway, "SaslHandshake", 1, HANDSHAKE),
-    (halfway, "SaslHandshake", 1, SaslHandshakeRequest(mechanism=WEAK)),
-    (halfway, "Metadata", 9, METADATA),
-    (renewing, "ApiVersions", 3, VERSIONS),
-    (renewing, "SaslHandshake", 1, HANDSHAKE),
-    (renewing, "Metadata", 9, METADATA),
+    (connected, AUTHENTICATE, 2),
+    (greeted, VERSIONS, 3),
+    (greeted, AUTHENTICATE, 2),
+    (greeted, METADATA, 9),
+    (chosen, VERSIONS, 3),
+    (chosen, HANDSHAKE, 1),
+    (chosen, SaslHandshakeRequest(mechanism=WEAK), 1),
+    (chosen, METADATA, 9),
+    (halfway, VERSIONS, 3),
+    (halfway, HANDSHAKE, 1),
+    (halfway, SaslHandshakeRequest(mechanism=WEAK), 1),
+    (halfway, METADATA, 9),
+    (renewing, VERSIONS, 3),
+    (renewing, HANDSHAKE, 1),
+    (renewing, METADATA, 9),
 ]
 """In which state which request ends the connection, without an answer."""
 
@@ -97,11 +98,11 @@ ENDS: Final = [
 @pytest.mark.check(9, 10)
 async def test_a_request_that_may_not_come_now_ends_the_connection_unanswered(scene: SecureScene) -> None:
     await scene.secure("SASL_PLAINTEXT")
-    for reach, name, version, request in ENDS:
+    for reach, request, version in ENDS:
         wire = await scene.wire()
         await reach(wire)
-        wire.send(name, version, request)
-        assert await wire.closed_by_broker(), f"{reach.__name__}: {name}"
+        wire.ask_later(request, version)
+        assert await wire.closed_by_broker(), f"{reach.__name__}: {request}"
 
 
 @pytest.mark.check(10)
@@ -110,7 +111,7 @@ async def test_a_client_gets_the_versions_before_a_login_and_after_it(scene: Sec
     for reach in (connected, logged_in):
         wire = await scene.wire()
         await reach(wire)
-        assert (await wire.call("ApiVersions", 3, VERSIONS)).error_code == 0
+        assert (await wire.ask(VERSIONS, 3)).error_code == 0
 
 
 @pytest.mark.check(9)
@@ -118,9 +119,9 @@ async def test_a_second_login_needs_a_handshake_of_its_own(scene: SecureScene) -
     await scene.secure("SASL_PLAINTEXT")
     wire = await scene.wire()
     await logged_in(wire)
-    answer_of_broker = await wire.call("SaslAuthenticate", 2, AUTHENTICATE)
+    answer_of_broker = await wire.ask(AUTHENTICATE, 2)
     assert answer_of_broker.error_code == ErrorCode.ILLEGAL_SASL_STATE
-    assert (await wire.call("Metadata", 9, METADATA)).cluster_id, "the first login still counts"
+    assert (await wire.ask(METADATA, 9)).cluster_id, "the first login still counts"
 
 
 @pytest.mark.check(9)
@@ -128,9 +129,9 @@ async def test_what_is_pipelined_behind_a_failed_login_is_not_served(scene: Secu
     await scene.secure("SASL_PLAINTEXT")
     wire = await scene.wire()
     await chosen(wire)
-    wire.send("SaslAuthenticate", 2, token(b"n,,n=alice"))
-    wire.send("Metadata", 9, METADATA)
-    assert (await wire.receive()).error_code == REFUSED
+    wire.ask_later(token(b"n,,n=alice"), 2)
+    wire.ask_later(METADATA, 9)
+    assert (await wire.response()).error_code == REFUSED
     assert await wire.closed_by_broker(), "without another answer"
 
 
@@ -171,14 +172,12 @@ async def test_what_a_client_sent_does_not_log_anyone_in_again(scene: SecureScen
     await chosen(wire)
     while (response := exchange.step(challenge)) is not None:
         sent.append(response)
-        challenge = (await wire.call("SaslAuthenticate", 2, token(response))).auth_bytes
+        challenge = (await wire.ask(token(response), 2)).auth_bytes
     assert exchange.is_done
     for replayed in (sent, sent[1:]):
         wire = await scene.wire()
         await chosen(wire)
-        codes = [
-            (await wire.call("SaslAuthenticate", 2, token(response))).error_code for response in replayed
-        ]
+        codes = [(await wire.ask(token(response), 2)).error_code for response in replayed]
         assert codes[-1] == REFUSED
         assert await wire.closed_by_broker()
 
@@ -195,7 +194,7 @@ async def test_no_one_talks_the_broker_into_a_mechanism_that_is_not_enabled(
     wire = await scene.wire()
     await chosen(wire)
     plain = PlainClient("alice", "secret").step(b"") or b""
-    assert (await wire.call("SaslAuthenticate", 2, token(plain))).error_code == REFUSED, "in SCRAM's place"
+    assert (await wire.ask(token(plain), 2)).error_code == REFUSED, "in SCRAM's place"
 
 
 @pytest.mark.check(12)
@@ -217,7 +216,7 @@ async def test_frames_that_are_no_request_end_the_connection_before_a_login(
     for reach in (connected, greeted, chosen, halfway):
         wire = await scene.wire()
         await reach(wire)
-        wire._writer.write(struct.pack(">i", size) + bytes(max(min(size, 64), 0)))
+        wire.send(struct.pack(">i", size) + bytes(max(min(size, 64), 0)))
         assert await wire.closed_by_broker(), reach.__name__
 
 
@@ -227,5 +226,5 @@ async def test_bare_tokens_are_nothing_but_tokens(scene: SecureScene) -> None:
     for content in (b"", b"\0" * 16, b"\0\x12\0\3" + bytes(12)):
         wire = await scene.wire()
         assert await handshake(wire, version=0) is ErrorCode.NONE
-        wire._writer.write(struct.pack(">i", len(content)) + content)
+        wire.send(framed(content))
         assert await wire.closed_by_broker()

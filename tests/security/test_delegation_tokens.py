@@ -139,16 +139,16 @@ async def test_without_a_login_or_a_key_there_are_no_tokens(scene: SecureScene) 
     await scene.secure("SASL_PLAINTEXT")
     wire = await scene.wire()
     assert (await log_in(wire, ScramClient(SCRAM, "alice", "secret", "nonce"), SCRAM)).error_code == 0
-    for name, request in (
-        ("CreateDelegationToken", CreateDelegationTokenRequest(max_lifetime_ms=-1)),
-        ("DescribeDelegationToken", DescribeDelegationTokenRequest(owners=None)),
+    for request in (
+        CreateDelegationTokenRequest(max_lifetime_ms=-1),
+        DescribeDelegationTokenRequest(owners=None),
     ):
-        response = await wire.call(name, 2, request)
+        response = await wire.ask(request, 2)
         assert response.error_code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
     await scene.stop()
     await scene.secure("PLAINTEXT", TOKENS)
     wire = await scene.wire()
-    response = await wire.call("CreateDelegationToken", 3, CreateDelegationTokenRequest(max_lifetime_ms=-1))
+    response = await wire.ask(CreateDelegationTokenRequest(max_lifetime_ms=-1), 3)
     assert response.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
@@ -157,12 +157,12 @@ async def test_a_session_ends_with_its_token_and_the_token_is_removed(scene: Sec
     assert scene.broker is not None
     wire = await scene.wire()
     assert (await log_in(wire, ScramClient(SCRAM, "alice", "secret", "nonce"), SCRAM)).error_code == 0
-    shown = await wire.call("DescribeDelegationToken", 2, DescribeDelegationTokenRequest(owners=None))
+    shown = await wire.ask(DescribeDelegationTokenRequest(owners=None), 2)
     assert shown.tokens == []
     request = CreateDelegationTokenRequest(max_lifetime_ms=1500)
-    made = await wire.call("CreateDelegationToken", 1, request)
+    made = await wire.ask(request, 1)
     assert made.error_code == 0
-    shown = await wire.call("DescribeDelegationToken", 1, DescribeDelegationTokenRequest(owners=None))
+    shown = await wire.ask(DescribeDelegationTokenRequest(owners=None), 1)
     assert [known.token_id for known in shown.tokens] == [made.token_id]
     password = base64.b64encode(made.hmac).decode()
     other = await scene.wire()

@@ -113,9 +113,7 @@ async def test_a_dynamic_setting_replaces_a_listeners_certificate(scene: SecureS
 async def alter(wire: Any, name: str, value: str) -> Any:
     config = AlterableConfig(name=name, config_operation=SET, value=value)
     resource = AlterConfigsResource(resource_type=BROKER, resource_name="1", configs=[config])
-    response = await wire.call(
-        "IncrementalAlterConfigs", 1, IncrementalAlterConfigsRequest(resources=[resource])
-    )
+    response = await wire.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
     return response.responses[0]
 
 
@@ -164,7 +162,7 @@ async def restricted(scene: SecureScene, tmp_path: Path) -> tuple[Any, Path, dic
     wire = await scene.wire()
     for topic in ("orders", "theirs"):
         await wire.create(topic)
-    topics = (await wire.call("Metadata", 12, MetadataRequest(topics=None))).topics
+    topics = (await wire.ask(MetadataRequest(topics=None), 12)).topics
     return wire, path, {topic.name: topic.topic_id for topic in topics}
 
 
@@ -173,9 +171,9 @@ async def test_a_transaction_does_not_show_topics_that_may_not_be_described(
     scene: SecureScene, tmp_path: Path
 ) -> None:
     wire, path, _ = await restricted(scene, tmp_path)
-    await wire.call("FindCoordinator", 4, request_of("FindCoordinator", 4, "key_type=1"))
+    await wire.ask(request_of("FindCoordinator", 4, "key_type=1"), 4)
     made = await until(
-        lambda: wire.call("InitProducerId", 4, request_of("InitProducerId", 4)),
+        lambda: wire.ask(request_of("InitProducerId", 4), 4),
         holds=lambda made: not made.error_code,
     )
     wanted = request_of("AddPartitionsToTxn", 3)
@@ -185,13 +183,13 @@ async def test_a_transaction_does_not_show_topics_that_may_not_be_described(
         v3_and_below_producer_epoch=made.producer_epoch,
         v3_and_below_topics=[*topics, topics[0].replace(name="theirs")],
     )
-    response = await wire.call("AddPartitionsToTxn", 3, wanted)
+    response = await wire.ask(wanted, 3)
     assert {topic.name for topic in response.results_by_topic_v3_and_below} == {"orders", "theirs"}
     request = DescribeTransactionsRequest(transactional_ids=["payer"])
-    shown = await wire.call("DescribeTransactions", 0, request)
+    shown = await wire.ask(request, 0)
     assert {topic.topic for topic in shown.transaction_states[0].topics} == {"orders", "theirs"}
     path.write_text(json.dumps([{"effect": "deny", "resources": ["TOPIC:theirs"]}, {"effect": "allow"}]))
-    shown = await wire.call("DescribeTransactions", 0, request)
+    shown = await wire.ask(request, 0)
     assert [topic.topic for topic in shown.transaction_states[0].topics] == ["orders"]
 
 
@@ -203,7 +201,7 @@ async def test_records_of_a_topic_that_may_not_be_read_are_not_acknowledged(
     Names.topic_id = ids["orders"]
     await wire.find_coordinator("sharers")
     await until(
-        lambda: wire.call("ShareFetch", 1, request_of("ShareFetch", 1)),
+        lambda: wire.ask(request_of("ShareFetch", 1), 1),
         holds=lambda response: not response.error_code,
     )
     path.write_text(json.dumps([{"effect": "deny", "resources": ["TOPIC:orders"]}, {"effect": "allow"}]))
@@ -211,6 +209,6 @@ async def test_records_of_a_topic_that_may_not_be_read_are_not_acknowledged(
     partition = acknowledge.AcknowledgePartition(partition_index=0, acknowledgement_batches=[batch])
     topic = acknowledge.AcknowledgeTopic(topic_id=ids["orders"], partitions=[partition])
     request = request_of("ShareAcknowledge", 1).replace(topics=[topic])
-    response = await wire.call("ShareAcknowledge", 1, request)
+    response = await wire.ask(request, 1)
     (answered,) = response.responses
     assert answered.partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.kit.frames import framed
 from tests.security.conftest import SecureScene, log_in
 
 from odradek.model.errors import ErrorCode
@@ -37,42 +38,37 @@ def alice(password: str = "secret", mechanism: str = SCRAM) -> ScramClient:
 async def test_who_logs_in_is_served_as_that_user(scene: SecureScene) -> None:
     await scene.secure("SASL_SSL")
     wire = await scene.wire(scene.pems.client_context())
-    await wire.call("ApiVersions", 3, VERSIONS)
+    await wire.ask(VERSIONS, 3)
     assert (await log_in(wire, alice(), SCRAM)).error_code == 0
-    assert (await wire.call("Metadata", 9, METADATA)).cluster_id
+    assert (await wire.ask(METADATA, 9)).cluster_id
     (connection,) = scene.broker.server.connections  # type: ignore[union-attr]
     assert connection.requester.principal == "User:alice"
-    assert (await wire.call("ApiVersions", 3, VERSIONS)).error_code == 0
+    assert (await wire.ask(VERSIONS, 3)).error_code == 0
 
 
 @pytest.mark.check(9)
 @pytest.mark.parametrize(
-    ("name", "version", "request_"),
+    ("request_", "version"),
     [
-        ("Metadata", 9, METADATA),
-        ("SaslAuthenticate", 2, SaslAuthenticateRequest(auth_bytes=b"x")),
-        ("DescribeUserScramCredentials", 0, DescribeUserScramCredentialsRequest(users=None)),
+        (METADATA, 9),
+        (SaslAuthenticateRequest(auth_bytes=b"x"), 2),
+        (DescribeUserScramCredentialsRequest(users=None), 0),
     ],
 )
-async def test_nothing_is_answered_before_a_login(
-    scene: SecureScene, name: str, version: int, request_: Any
-) -> None:
+async def test_nothing_is_answered_before_a_login(scene: SecureScene, request_: Any, version: int) -> None:
     await scene.secure("SASL_PLAINTEXT")
     wire = await scene.wire()
-    wire.send(name, version, request_)
+    wire.ask_later(request_, version)
     assert await wire.closed_by_broker()
 
 
 @pytest.mark.check(10)
 async def test_a_second_greeting_and_a_second_handshake_end_the_connection(scene: SecureScene) -> None:
     await scene.secure("SASL_PLAINTEXT")
-    for name, version, request in (
-        ("ApiVersions", 3, VERSIONS),
-        ("SaslHandshake", 1, SaslHandshakeRequest(mechanism=SCRAM)),
-    ):
+    for request, version in ((VERSIONS, 3), (SaslHandshakeRequest(mechanism=SCRAM), 1)):
         wire = await scene.wire()
-        await wire.call(name, version, request)
-        wire.send(name, version, request)
+        await wire.ask(request, version)
+        wire.ask_later(request, version)
         assert await wire.closed_by_broker()
 
 
@@ -80,7 +76,7 @@ async def test_a_second_greeting_and_a_second_handshake_end_the_connection(scene
 async def test_before_a_login_requests_are_small(scene: SecureScene, caught: Callable[..., Any]) -> None:
     await scene.secure("SASL_PLAINTEXT", {"sasl.server.max.receive.size": "1000"})
     wire = await scene.wire()
-    wire._writer.write(struct.pack(">i", 1001))
+    wire.send(struct.pack(">i", 1001))
     assert await wire.closed_by_broker()
     wire = await scene.wire()
     assert (await log_in(wire, alice(), SCRAM)).error_code == 0
@@ -92,7 +88,7 @@ async def test_before_a_login_requests_are_small(scene: SecureScene, caught: Cal
 async def test_an_unknown_mechanism_is_answered_with_those_that_are_enabled(scene: SecureScene) -> None:
     await scene.secure("SASL_PLAINTEXT")
     wire = await scene.wire()
-    response = await wire.call("SaslHandshake", 1, SaslHandshakeRequest(mechanism="GSSAPI"))
+    response = await wire.ask(SaslHandshakeRequest(mechanism="GSSAPI"), 1)
     assert response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
     assert response.mechanisms == ["SCRAM-SHA-256", "SCRAM-SHA-512"]
     assert await wire.closed_by_broker()
@@ -117,13 +113,13 @@ async def test_every_failed_login_gets_the_same_answer(scene: SecureScene, caplo
 async def test_the_answer_to_a_failed_login_waits_and_no_one_else_does(scene: SecureScene) -> None:
     await scene.secure("SASL_PLAINTEXT", {"connection.failed.authentication.delay.ms": "600000"})
     failing, other = await scene.wire(), await scene.wire()
-    await failing.call("SaslHandshake", 1, SaslHandshakeRequest(mechanism=SCRAM))
-    failing.send("SaslAuthenticate", 2, SaslAuthenticateRequest(auth_bytes=b"no SCRAM"))
+    await failing.ask(SaslHandshakeRequest(mechanism=SCRAM), 1)
+    failing.ask_later(SaslAuthenticateRequest(auth_bytes=b"no SCRAM"), 2)
     assert (await log_in(other, alice(), SCRAM)).error_code == 0
     for _ in range(20):
-        assert (await other.call("Metadata", 9, METADATA)).cluster_id
+        assert (await other.ask(METADATA, 9)).cluster_id
     assert not failing.has_arrived
-    failing.abort()
+    failing.abandon()
 
 
 @pytest.mark.check(18)
@@ -161,18 +157,17 @@ async def test_a_handshake_of_version_0_goes_on_with_bare_tokens(scene: SecureSc
     await scene.secure("SASL_PLAINTEXT")
     for password, is_right in (("secret", True), ("wrong", False)):
         wire = await scene.wire()
-        await wire.call("SaslHandshake", 0, SaslHandshakeRequest(mechanism=SCRAM))
+        await wire.ask(SaslHandshakeRequest(mechanism=SCRAM), 0)
         exchange, challenge = alice(password), b""
         while (token := exchange.step(challenge)) is not None:
-            wire._writer.write(struct.pack(">i", len(token)) + token)
+            wire.send(framed(token))
             try:
-                size = await asyncio.wait_for(wire._reader.readexactly(4), 20)
+                challenge = await wire.receive()
             except asyncio.IncompleteReadError:
                 break
-            challenge = await wire._reader.readexactly(int.from_bytes(size, "big"))
         assert exchange.is_done == is_right
         if is_right:
-            assert (await wire.call("Metadata", 9, METADATA)).cluster_id
+            assert (await wire.ask(METADATA, 9)).cluster_id
 
 
 @pytest.mark.check(32, 33)
@@ -181,19 +176,19 @@ async def test_a_session_lasts_as_long_as_the_setting_says(scene: SecureScene) -
     wire = await scene.wire()
     assert (await log_in(wire, alice(), SCRAM)).session_lifetime_ms == 1200
     assert (await log_in(wire, alice(), SCRAM)).session_lifetime_ms == 1200
-    again = await wire.call("SaslHandshake", 1, SaslHandshakeRequest(mechanism=SCRAM))
+    again = await wire.ask(SaslHandshakeRequest(mechanism=SCRAM), 1)
     assert again.error_code == ErrorCode.ILLEGAL_SASL_STATE, "not within a second"
     await asyncio.sleep(1.3)
-    wire.send("Metadata", 9, METADATA)
+    wire.ask_later(METADATA, 9)
     assert await wire.closed_by_broker()
 
 
 async def test_a_listener_without_sasl_takes_no_login(scene: SecureScene) -> None:
     await scene.secure("PLAINTEXT")
     wire = await scene.wire()
-    response = await wire.call("SaslHandshake", 1, SaslHandshakeRequest(mechanism=SCRAM))
+    response = await wire.ask(SaslHandshakeRequest(mechanism=SCRAM), 1)
     assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE
-    response = await wire.call("SaslAuthenticate", 2, SaslAuthenticateRequest(auth_bytes=b"x"))
+    response = await wire.ask(SaslAuthenticateRequest(auth_bytes=b"x"), 2)
     assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE
 
 
@@ -217,7 +212,7 @@ async def test_credentials_are_set_described_and_deleted(scene: SecureScene) -> 
         upsertions=[upsertion("bob", "pw"), upsertion("weak", "pw", 100), upsertion("odd", "pw", number=7)],
         deletions=[ScramCredentialDeletion(name="nemo", mechanism=1)],
     )
-    response = await wire.call("AlterUserScramCredentials", 0, request)
+    response = await wire.ask(request, 0)
     assert {entry.user: ErrorCode.of(entry.error_code) for entry in response.results} == {
         "nemo": ErrorCode.RESOURCE_NOT_FOUND,
         "bob": ErrorCode.NONE,
@@ -225,7 +220,7 @@ async def test_credentials_are_set_described_and_deleted(scene: SecureScene) -> 
         "odd": ErrorCode.UNSUPPORTED_SASL_MECHANISM,
     }
     named = DescribeUserScramCredentialsRequest(users=[UserName(name="bob"), UserName(name="nemo")])
-    described = await wire.call("DescribeUserScramCredentials", 0, named)
+    described = await wire.ask(named, 0)
     assert [
         (entry_of_response.user, entry_of_response.error_code) for entry_of_response in described.results
     ] == [
@@ -235,14 +230,12 @@ async def test_credentials_are_set_described_and_deleted(scene: SecureScene) -> 
     assert [(info.mechanism, info.iterations) for info in described.results[0].credential_infos] == [
         (2, 4096)
     ]
-    everyone = await wire.call(
-        "DescribeUserScramCredentials", 0, DescribeUserScramCredentialsRequest(users=None)
-    )
+    everyone = await wire.ask(DescribeUserScramCredentialsRequest(users=None), 0)
     assert {every_entry.user for every_entry in everyone.results} == {"alice", "bob"}
     bob = await scene.wire()
     assert (await log_in(bob, ScramClient(SCRAM, "bob", "pw", "n"), SCRAM)).error_code == 0
     gone = AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(name="bob", mechanism=2)])
-    assert (await wire.call("AlterUserScramCredentials", 0, gone)).results[0].error_code == 0
+    assert (await wire.ask(gone, 0)).results[0].error_code == 0
     bob = await scene.wire()
     response = await log_in(bob, ScramClient(SCRAM, "bob", "pw", "n"), SCRAM)
     assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED

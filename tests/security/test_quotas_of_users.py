@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pytest
+from tests.kit.requests import batch_of, produce_request
 from tests.scenarios.administration.test_quotas import LITTLE, set_quota
-from tests.scenarios.one_broker import batch_of, produce_request
 from tests.security.conftest import SecureScene, log_in
 
 from odradek.security.sasl.scram import ScramClient
@@ -38,7 +38,7 @@ async def test_a_quota_is_for_the_user_that_logged_in(
     await set_quota(wires["bob"], entity, producer_byte_rate=LITTLE)
     throttled = set()
     for name, wire in wires.items():
-        produced = await wire.call("Produce", 9, produce_request("t", batch_of([b"v" * 10_000])))
+        produced = await wire.ask(produce_request("t", batch_of([b"v" * 10_000])), 9)
         assert produced.responses[0].partition_responses[0].error_code == 0
         if produced.throttle_time_ms:
             throttled.add(name)

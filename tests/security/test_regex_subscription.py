@@ -42,7 +42,7 @@ async def test_topics_that_a_member_may_not_describe_are_not_there(scene: Secure
     for topic in ("orders-eu", "orders-us"):
         await alice.create(topic)
     rules = CreateAclsRequest(creations=[allow(GROUP, "g", READ), allow(TOPIC, "orders-eu", DESCRIBE)])
-    created = await alice.call("CreateAcls", 3, rules)
+    created = await alice.ask(rules, 3)
     assert [rule.error_code for rule in created.results] == [0, 0]
     heartbeat = ConsumerGroupHeartbeatRequest(
         group_id="g",
@@ -52,13 +52,13 @@ async def test_topics_that_a_member_may_not_describe_are_not_there(scene: Secure
         subscribed_topic_regex="orders-.*",
         topic_partitions=[],
     )
-    await ann.call("FindCoordinator", 4, FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
-    joined = await ann.call("ConsumerGroupHeartbeat", 1, heartbeat)
+    await ann.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
+    joined = await ann.ask(heartbeat, 1)
     for _ in range(TRIES_MAX):
         if joined.error_code not in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
             break
         await asyncio.sleep(0.05)
-        joined = await ann.call("ConsumerGroupHeartbeat", 1, heartbeat)
+        joined = await ann.ask(heartbeat, 1)
     assert joined.error_code == 0
     eu = scene.broker.context.image.topics["orders-eu"]  # type: ignore[union-attr]
     assert [place.topic_id for place in joined.assignment.topic_partitions] == [eu.topic_id]

@@ -53,7 +53,7 @@ def stored(pems: Pems, kind: str, directory: Path) -> dict[str, str]:
 async def test_a_broker_serves_with_javas_stores(scene: SecureScene, tmp_path: Path, kind: str) -> None:
     await scene.secure("SSL", {**stored(scene.pems, kind, tmp_path), "ssl.client.auth": "required"})
     wire = await scene.wire(scene.pems.client_context(Path(scene.pems.broker)))
-    assert (await wire.call("Metadata", 9, MetadataRequest(topics=None))).cluster_id
+    assert (await wire.ask(MetadataRequest(topics=None), 9)).cluster_id
 
 
 @pytest.mark.parametrize("kind", ["p12", "jks"])

@@ -40,7 +40,7 @@ async def test_both_versions_of_tls_serve_and_nothing_is_compressed(
     wire = await scene.wire(context)
     tls = wire.about("ssl_object")
     assert (tls.version(), tls.compression()) == (version.name.replace("_", ".", 1).replace("_", "."), None)
-    assert (await wire.call("Metadata", 9, MetadataRequest(topics=None))).cluster_id
+    assert (await wire.ask(MetadataRequest(topics=None), 9)).cluster_id
 
 
 @pytest.mark.check(1, 2)
@@ -101,17 +101,17 @@ async def test_required_certificates_name_the_client(scene: SecureScene) -> None
     await scene.secure("SSL", {"ssl.client.auth": "required"})
     certificate = scene.pems.issue("ann.pem", name="CN=ann,OU=weavers")
     wire = await scene.wire(scene.pems.client_context(certificate))
-    await wire.call("ApiVersions", 3, versions())
+    await wire.ask(versions(), 3)
     assert principals(scene) == ["User:CN=ann,OU=weavers"]
     with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
-        await (await scene.wire(scene.pems.client_context())).call("ApiVersions", 3, versions())
+        await (await scene.wire(scene.pems.client_context())).ask(versions(), 3)
 
 
 @pytest.mark.check(4, 6)
 async def test_requested_certificates_may_be_missing(scene: SecureScene) -> None:
     await scene.secure("SSL", {"ssl.client.auth": "requested"})
     wire = await scene.wire(scene.pems.client_context())
-    await wire.call("ApiVersions", 3, versions())
+    await wire.ask(versions(), 3)
     assert principals(scene) == [ANONYMOUS]
 
 
@@ -120,7 +120,7 @@ async def test_without_client_authentication_a_certificate_means_nothing(scene: 
     await scene.secure("SSL")
     certificate = scene.pems.issue("bob.pem", name="bob")
     wire = await scene.wire(scene.pems.client_context(certificate))
-    await wire.call("ApiVersions", 3, versions())
+    await wire.ask(versions(), 3)
     assert principals(scene) == [ANONYMOUS]
 
 
@@ -147,10 +147,10 @@ async def test_a_certificate_that_is_not_good_is_refused(
     await scene.secure("SSL", {"ssl.client.auth": "required", "odradek.ssl.crl.location": str(crl)})
     if wrong == "nothing":
         wire = await scene.wire(scene.pems.client_context(path))
-        assert (await wire.call("ApiVersions", 3, versions())).error_code == 0
+        assert (await wire.ask(versions(), 3)).error_code == 0
         return
     with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
-        await (await scene.wire(scene.pems.client_context(path))).call("ApiVersions", 3, versions())
+        await (await scene.wire(scene.pems.client_context(path))).ask(versions(), 3)
 
 
 @pytest.mark.check(7)
@@ -275,11 +275,11 @@ async def test_answers_wait_for_a_client_that_reads_slowly(scene: SecureScene) -
         FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1 << 20) for number in range(6)
     ]
     topics = [FetchTopic(topic="t", partitions=wanted)]
-    wire.send("Fetch", 11, FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=64 << 20, topics=topics))
+    wire.ask_later(FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=64 << 20, topics=topics), 11)
     answers = scene.broker.server.answers  # type: ignore[union-attr]
     await until(lambda: answers.held_bytes)
-    wire._writer.transport.resume_reading()  # type: ignore[attr-defined]
-    response = await wire.receive()
+    wire.read_again()
+    response = await wire.response()
     sizes = [len(partition.records) for partition in response.responses[0].partitions]
     assert 4 * len(value) < sum(sizes) < 5 * len(value), "what is copied for one answer has a bound"
     await until(lambda: not answers.held_bytes)

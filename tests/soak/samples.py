@@ -12,7 +12,7 @@ from typing import Any, Final
 from tests.hostile.attack import log_of
 from tests.hostile.figures import Figures, loop_hold_count, process_time_s
 from tests.hostile.latencies import Bystander, Latencies
-from tests.kit.blocking_wire import BlockingWire, parse_address
+from tests.kit.wire import BlockingWire, parse_address
 
 from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
 from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest

@@ -15,7 +15,7 @@ from tests.faults.client_thread import ClientThread
 from tests.hostile.attack import known_to
 from tests.hostile.generated import Batch, Generator, connect, play
 from tests.hostile.values import Blowing, array_places
-from tests.kit.blocking_wire import BlockingWire, parse_address, request_frame
+from tests.kit.wire import BlockingWire, parse_address, request_frame
 
 from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
 from odradek.protocol.api import APIS

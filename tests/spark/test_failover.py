@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is absent")
 
 from tests.faults.sink.outcome import compare, read_rows
+from tests.kit.waiting import eventually
 from tests.spark import pausing_sink
 from tests.spark.pausing_sink import BEFORE_THE_DECISION, IN_A_TASK
 
@@ -37,11 +37,8 @@ def cluster() -> Iterator[Cluster]:
 
 
 def wait_for(file: Path, query: Any) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not file.exists():
-        assert query.isActive, query.exception()
-        assert time.monotonic() < deadline, f"the query did not come to {file.name}"
-        time.sleep(0.05)
+    eventually(lambda: file.exists() or not query.isActive, file.name, seconds=PATIENCE_S)
+    assert file.exists(), query.exception()
 
 
 def test_a_batch_is_there_once_though_a_leader_dies_in_a_task_and_the_coordinator_before_the_decision(

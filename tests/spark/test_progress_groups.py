@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ pytest.importorskip("pyspark", reason="PySpark is absent")
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
+from tests.kit.waiting import eventually
 from tests.spark.committed import committed_values, numbers
 
 from odradek import Admin, TopicPartition
@@ -82,9 +82,7 @@ def test_a_listener_publishes_at_the_end_of_a_batch_and_every_tool_sees_the_lag(
         .start()
     )
     try:
-        deadline = time.monotonic() + WAIT_S
-        while offsets_of(group, topic) != [5] and time.monotonic() < deadline:
-            time.sleep(0.2)
+        eventually(lambda: offsets_of(group, topic), holds=lambda offsets: offsets == [5], every_s=0.2)
     finally:
         query.stop()
         spark.streams.removeListener(listener)

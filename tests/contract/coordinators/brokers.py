@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from odradek.broker.coordinators.internal_topics import InternalTopic
@@ -18,7 +18,7 @@ from odradek.config.server import ServerConfig
 from odradek.groups.share.state import ShareStates, StateSettings
 from odradek.model.errors import KafkaError, OdradekError
 from odradek.model.ids import BrokerId, LeaderEpoch
-from odradek.protocol import APIS, Message, decode, encode
+from odradek.protocol import APIS, Message, api_of, decode, encode
 from odradek.records import assign, read_header
 from odradek.runtime.real_clock import SystemClock
 from odradek.runtime.turns import Turns
@@ -96,15 +96,32 @@ def image(leader: BrokerId) -> ClusterImage:
     return empty.with_topics([kept, read])
 
 
-class Wire:
-    """Requests of one broker to the handlers of the other, through their bytes."""
+Serve = Callable[[Any], Awaitable[Any]]
+"""Answers a request of another broker."""
 
-    def __init__(self, other: Any) -> None:
-        self._other = other
-        self._handlers = Handlers()
-        self.requests: list[int] = []
+
+def handlers_of(broker: Any) -> Serve:
+    """Returns what answers as the production handlers do, over `broker`."""
+    handlers = Handlers()
+
+    def serve(request: Message) -> Awaitable[Any]:
+        api = api_of(request)
+        context: Any = SimpleNamespace(api_version=api.versions.max)
+        response: Any = handlers[api.key].handle(broker, context, request)
+        return cast(Awaitable[Any], response)
+
+    return serve
+
+
+class PeerRequests:
+    """Requests of one broker to others, which go through their bytes, as their answers do. Brokers without a handler are
+    unreachable."""
+
+    def __init__(self, handlers: Mapping[BrokerId, Serve]) -> None:
+        self.handlers = dict(handlers)
+        self.requests: list[tuple[BrokerId, Any]] = []
         self.held: asyncio.Event | None = None
-        self.broken = False
+        """No request is answered before it is set."""
 
     async def ask(
         self,
@@ -115,15 +132,12 @@ class Wire:
         timeout_s: float | None = None,
         lane: str = "",
     ) -> Message:
-        assert broker == OTHER
-        if self.broken:
-            raise OdradekError("unreachable")
         api = APIS[api_key]
         version = api.versions.max
         arrived = decode(api.request, version, encode(request, version))[0]
-        self.requests.append(api_key)
+        self.requests.append((broker, arrived))
         if self.held is not None:
             await self.held.wait()
-        context: Any = SimpleNamespace(api_version=version)
-        response: Any = self._handlers[api_key].handle(self._other, context, arrived)
-        return decode(api.response, version, encode(await response, version))[0]
+        if broker not in self.handlers:
+            raise OdradekError(f"broker {broker} is unreachable")
+        return decode(api.response, version, encode(await self.handlers[broker](arrived), version))[0]

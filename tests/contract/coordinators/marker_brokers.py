@@ -1,4 +1,4 @@
-"""Brokers over logs on disk for the tests of transaction markers, and the wire between them."""
+"""Brokers over logs on disk for the tests of transaction markers, and how one reaches the other."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+from tests.contract.coordinators.brokers import PeerRequests
+
 from odradek.broker.coordinators.transaction_markers import LocalMarkers
 from odradek.broker.handlers.transactions.write_txn_markers import SERVED
 from odradek.cluster.image import ClusterImage, PartitionImage, TopicImage
 from odradek.config.topic import LogConfig
-from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
-from odradek.protocol import Message, decode, encode
-from odradek.protocol.messages.transactions.write_txn_markers import (
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
+from odradek.protocol.messages.transactions.write_txn_markers import WriteTxnMarkersRequest
 from odradek.records import BatchBuilder, split_batches
 from odradek.replication.in_sync import IsrProposal
 from odradek.replication.leader_role import LeaderRole
@@ -90,34 +88,9 @@ class MarkerBroker:
         return await SERVED.handle(broker, None, request)  # type: ignore[arg-type, misc]
 
 
-class MarkerWire:
-    """Between the broker of the test and others: what is asked goes through its bytes."""
-
-    def __init__(self, **brokers: MarkerBroker) -> None:
-        self.brokers = {OTHER: brokers.get("other"), THIRD: brokers.get("third")}
-        self.requests: list[tuple[BrokerId, WriteTxnMarkersRequest]] = []
-
-    async def ask(
-        self,
-        broker: BrokerId,
-        api_key: int,
-        request: Message,
-        *,
-        timeout_s: float | None = None,
-        lane: str = "",
-    ) -> Message:
-        assert api_key == 27
-        arrived = _through_bytes(WriteTxnMarkersRequest, request)
-        self.requests.append((broker, arrived))
-        other = self.brokers[broker]
-        if other is None:
-            raise OdradekError(f"broker {broker} is unreachable")
-        response: Message = _through_bytes(WriteTxnMarkersResponse, await other.serve(arrived))
-        return response
-
-
-def _through_bytes(cls: Any, message: Message) -> Any:
-    return decode(cls, 2, encode(message, 2))[0]
+def peers(other: MarkerBroker | None = None) -> PeerRequests:
+    """Returns how a broker reaches `OTHER`, if it does, and no third one."""
+    return PeerRequests({} if other is None else {OTHER: other.serve})
 
 
 def image_of(leaders: dict[int, BrokerId]) -> ClusterImage:

@@ -12,9 +12,9 @@ from tests.contract.coordinators.marker_brokers import (
     PRODUCER,
     THIRD,
     MarkerBroker,
-    MarkerWire,
     batch,
     image_of,
+    peers,
     write_data,
 )
 
@@ -42,7 +42,7 @@ class World:
 @pytest.fixture(params=["local", "remote"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     broker = MarkerBroker(tmp_path)
-    remote = RemoteMarkers(lambda: MarkerWire(other=broker).ask)
+    remote = RemoteMarkers(lambda: peers(broker).ask)
     yield World(broker, broker.local if request.param == "local" else remote.at(OTHER))
     remote.close()
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.contract.coordinators.brokers import OTHER, TOPIC_ID, ShareBroker, Wire
+from tests.contract.coordinators.brokers import OTHER, TOPIC_ID, PeerRequests, ShareBroker, handlers_of
 
 from odradek.broker.share.remote_state import RemoteShareState
 from odradek.broker.share.state_store import UNREAD, LocalShareState, ShareStateStore
@@ -41,7 +41,7 @@ class World:
 @pytest.fixture(params=["local", "remote"])
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     broker = ShareBroker(OTHER, OTHER)
-    remote = RemoteShareState(lambda: Wire(broker).ask)
+    remote = RemoteShareState(lambda: PeerRequests({OTHER: handlers_of(broker)}).ask)
     while broker.shards.shard(0).state is not ShardState.ACTIVE:
         await asyncio.sleep(0)
     yield World(broker, LocalShareState(broker.shards) if request.param == "local" else remote.at(OTHER))

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.contract.coordinators.brokers import HERE, OTHER, MemoryLog, Wire
+from tests.contract.coordinators.brokers import HERE, OTHER, MemoryLog, PeerRequests, handlers_of
 
 from odradek.broker.coordinators.remote_transaction_verification import RemoteVerification
 from odradek.cluster.image import (
@@ -115,7 +115,8 @@ class World:
 @pytest.fixture(params=["local", "remote"])
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     broker = CoordinatingBroker()
-    remote = RemoteVerification(lambda: Wire(broker).ask, BrokerConfig, asyncio.sleep)
+    peers = PeerRequests({OTHER: handlers_of(broker)})
+    remote = RemoteVerification(lambda: peers.ask, BrokerConfig, asyncio.sleep)
     who = await broker.begin()
     yield World(broker, who, broker.transactions if request.param == "local" else remote.at(OTHER))
     remote.close()

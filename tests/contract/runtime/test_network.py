@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.kit.waiting import until
 
 Run = Callable[[Callable[[], Awaitable[Any]]], Any]
 HOST = "127.0.0.1"
@@ -100,11 +101,6 @@ async def pair() -> tuple[asyncio.AbstractServer, Recorder, Recorder]:
     server, port = await serve(factory)
     client = await connect(port)
     return server, client, await accepted.get()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.001)
 
 
 @pytest.mark.parametrize("factory", [Echo, BufferedEcho])

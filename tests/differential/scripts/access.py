@@ -7,7 +7,7 @@ is refused to it is what this script denies, and CLUSTER_ACTION stays allowed.
 import itertools
 from typing import Any
 
-from tests.differential.peer import Peer
+from tests.differential.asker import Asker
 from tests.scenarios.security.requests import GROUP, TOPIC, TRANSACTIONAL_ID, Names, request_of
 
 from odradek.protocol import APIS
@@ -73,7 +73,7 @@ def acl(kind: AclResourceType, name: str, who: str, operation: AclOperation, per
     )
 
 
-def script(peer: Peer) -> None:
+def script(peer: Asker) -> None:
     prepare(peer)
     everything = AclOperation.ALL
     rules = [acl(AclResourceType.TOPIC, name, OTHER, everything, ALLOW) for name in TOPICS]
@@ -111,7 +111,7 @@ def script(peer: Peer) -> None:
         ask_in_every_version(peer, name)
 
 
-def prepare(peer: Peer) -> None:
+def prepare(peer: Asker) -> None:
     """A topic, and the internal ones, while everything is allowed."""
     topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
     peer.quietly(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
@@ -127,12 +127,12 @@ def prepare(peer: Peer) -> None:
         peer.until(lambda response: response.coordinators[0].error_code == 0, wanted)
 
 
-def wait_for_rules(peer: Peer) -> None:
+def wait_for_rules(peer: Asker) -> None:
     request = request_of("Metadata", 12)
     peer.until(lambda response: response.topics[0].error_code != 0, request, 12)
 
 
-def ask_in_every_version(peer: Peer, name: str) -> None:
+def ask_in_every_version(peer: Asker, name: str) -> None:
     api = next(api for api in APIS.values() if api.name == name)
     if api.key not in peer.offered:
         return

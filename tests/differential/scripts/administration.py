@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from tests.differential.peer import Peer
+from tests.differential.asker import Asker
 from tests.differential.requests import make_topic
 
 from odradek.protocol.messages.cluster.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
@@ -30,7 +30,7 @@ PREFERRED, UNCLEAN = 0, 1
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 
 
-def script(peer: Peer) -> None:
+def script(peer: Asker) -> None:
     make_topic(peer, "ad-one", 2)
     _electing(peer)
     _moving(peer)
@@ -40,7 +40,7 @@ def script(peer: Peer) -> None:
     _resources(peer)
 
 
-def _electing(peer: Peer) -> None:
+def _electing(peer: Asker) -> None:
     def elect(kind: int, *wanted: tuple[str, int]) -> ElectLeadersRequest:
         topics = [TopicPartitions(topic=name, partitions=[partition]) for name, partition in wanted]
         return ElectLeadersRequest(election_type=kind, topic_partitions=topics, timeout_ms=5000)
@@ -62,7 +62,7 @@ def _mine(response: Any) -> Any:
     return response.replace(replica_election_results=own_results)
 
 
-def _moving(peer: Peer) -> None:
+def _moving(peer: Asker) -> None:
     def move(
         name: str, partition: int, replicas: list[int] | None, **more: Any
     ) -> AlterPartitionReassignmentsRequest:
@@ -95,7 +95,7 @@ def _moving(peer: Peer) -> None:
         )
 
 
-def _disks(peer: Peer) -> None:
+def _disks(peer: Asker) -> None:
     def move(path: str, name: str, partition: int) -> AlterReplicaLogDirsRequest:
         topics = [AlterReplicaLogDirTopic(name=name, partitions=[partition])]
         return AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=topics)])
@@ -111,7 +111,7 @@ def _disks(peer: Peer) -> None:
     peer.ask("nothing to a directory", AlterReplicaLogDirsRequest(dirs=[]))
 
 
-def _features(peer: Peer) -> None:
+def _features(peer: Asker) -> None:
     def update(
         name: str, level: int, *, version: int = 1, validate_only: bool = True, **more: Any
     ) -> UpdateFeaturesRequest:
@@ -128,7 +128,7 @@ def _features(peer: Peer) -> None:
     peer.ask("no feature", UpdateFeaturesRequest(timeout_ms=5000))
 
 
-def _quorum(peer: Peer) -> None:
+def _quorum(peer: Asker) -> None:
     def about(name: str, partition: int) -> DescribeQuorumRequest:
         return DescribeQuorumRequest(
             topics=[TopicData(topic_name=name, partitions=[PartitionData(partition_index=partition)])]
@@ -162,7 +162,7 @@ def _without_offsets(response: Any) -> Any:
     return response.replace(topics=[response.topics[0].replace(partitions=[quiet])])
 
 
-def _resources(peer: Peer) -> None:
+def _resources(peer: Asker) -> None:
     def mine(response: Any) -> Any:
         results = response.config_resources
         return response.replace(

@@ -1,6 +1,6 @@
 """ApiVersions: which APIs in which versions, and what a broker says to a client newer than itself."""
 
-from tests.differential.peer import Peer
+from tests.differential.asker import Asker
 
 from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
 
@@ -10,7 +10,7 @@ UNKNOWN_API = bytes.fromhex("03e7 0000 00000007 0001 78")
 PRODUCE_2 = bytes.fromhex("0000 0002 00000007 0001 78 ffff 00001388 00000000")
 
 
-def script(peer: Peer) -> None:
+def script(peer: Asker) -> None:
     peer.ask("newest", ApiVersionsRequest(**NAMED))
     for version in (0, 1, 2):
         peer.ask(

@@ -1,13 +1,13 @@
 """What a broker tells about itself and its cluster: nodes, disks, producers, quorum, features, elections, moves."""
 
-from tests.differential.peer import Peer
+from tests.differential.asker import Asker
 from tests.differential.requests import batch, make_topic, produce
 
 from odradek.protocol.messages.metadata.describe_cluster import DescribeClusterRequest
 from odradek.protocol.messages.topics.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 
 
-def script(peer: Peer) -> None:
+def script(peer: Asker) -> None:
     make_topic(peer, "cl-one", 2)
     peer.quietly(produce("cl-one", batch("a")), 12)
     for version in (0, 1, 2):

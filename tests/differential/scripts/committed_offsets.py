@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from tests.differential.peer import Peer
+from tests.differential.asker import Asker
 from tests.differential.requests import make_topic, metadata
 from tests.differential.scripts.groups import STRANGER, join, leave, sync
 
@@ -31,7 +31,7 @@ SOME_ID = UUID(int=0xABCDEF)
 BY_NAME = 9
 
 
-def script(peer: Peer) -> None:
+def script(peer: Asker) -> None:
     make_topic(peer, "co-one", 3)
     find = FindCoordinatorRequest(key_type=0, coordinator_keys=["co-group", "co-member", "co-none"])
     peer.until(
@@ -80,7 +80,7 @@ def fetch(
     return OffsetFetchRequest(groups=[wanted], require_stable=stable)
 
 
-def _simple(peer: Peer) -> None:
+def _simple(peer: Asker) -> None:
     for version in (2, 3, 4, 5, 6, 7, 8, 9):
         peer.ask(f"committing, version {version}", commit("co-group", (0, version)), version)
     known = peer.quietly(metadata("co-one")).topics[0].topic_id
@@ -110,7 +110,7 @@ def _simple(peer: Peer) -> None:
     peer.ask("a group of offsets alone", DescribeGroupsRequest(groups=["co-group"]))
 
 
-def _fetching(peer: Peer) -> None:
+def _fetching(peer: Asker) -> None:
     for version in (1, 2, 3, 4, 5, 6, 7):
         topics = [OffsetFetchRequestTopic(name="co-one", partition_indexes=[0, 1, 2, 7])]
         peer.ask(
@@ -141,7 +141,7 @@ def _fetching(peer: Peer) -> None:
     peer.ask("fetching for two groups", two, BY_NAME)
 
 
-def _members(peer: Peer) -> None:
+def _members(peer: Asker) -> None:
     member = peer.quietly(join("co-member")).member_id
     peer.quietly(join("co-member", member))
 
@@ -163,7 +163,7 @@ def _members(peer: Peer) -> None:
     ask("committing after leaving", 9)
 
 
-def _deleting(peer: Peer) -> None:
+def _deleting(peer: Asker) -> None:
     def delete(group: str, *partitions: int, name: str = "co-one") -> OffsetDeleteRequest:
         wanted = [OffsetDeleteRequestPartition(partition_index=partition) for partition in partitions]
         return OffsetDeleteRequest(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.differential.peer import Peer
+from tests.differential.asker import Asker
 from tests.differential.requests import make_topic
 
 from odradek.protocol.messages.configs.alter_configs import (
@@ -66,7 +66,7 @@ DYNAMIC = {
 """Settings that Kafka's running brokers take, some of them only one by one; and one that they do not."""
 
 
-def script(peer: Peer) -> None:
+def script(peer: Asker) -> None:
     make_topic(peer, "cf-one", retention_ms="1000", cleanup_policy="compact")
     _describing(peer)
     _replacing(peer)
@@ -81,7 +81,7 @@ def describe(kind: int, name: str, *keys: str, **more: Any) -> DescribeConfigsRe
     return DescribeConfigsRequest(resources=[resource], **more)
 
 
-def _describing(peer: Peer) -> None:
+def _describing(peer: Asker) -> None:
     peer.ask("a topic", describe(TOPIC, "cf-one"))
     peer.ask("a topic with synonyms", describe(TOPIC, "cf-one", include_synonyms=True))
     peer.ask(
@@ -121,7 +121,7 @@ def _describing(peer: Peer) -> None:
     peer.ask("nothing", DescribeConfigsRequest(resources=[]))
 
 
-def _settings(peer: Peer, step: str, expected: dict[str, str | None]) -> None:
+def _settings(peer: Asker, step: str, expected: dict[str, str | None]) -> None:
     """Note the topic's own settings once they are as expected."""
 
     def own(response: Any) -> dict[str, set[str]]:
@@ -139,7 +139,7 @@ def _settings(peer: Peer, step: str, expected: dict[str, str | None]) -> None:
     peer.ask(step, describe(TOPIC, "cf-one", *expected))
 
 
-def _replacing(peer: Peer) -> None:
+def _replacing(peer: Asker) -> None:
     def replace(
         kind: int, name: str, validate_only: bool = False, **settings: str | None
     ) -> AlterConfigsRequest:
@@ -170,7 +170,7 @@ def change(
     return IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
 
 
-def _changing(peer: Peer) -> None:
+def _changing(peer: Asker) -> None:
     for version in (0, 1):
         peer.ask(f"setting, version {version}", change(TOPIC, "cf-one", ("segment.ms", SET, "5000")), version)
     _settings(peer, "what was set beside it", {"retention.ms": "2000", "segment.ms": "5000"})
@@ -208,7 +208,7 @@ def _changing(peer: Peer) -> None:
     peer.ask("changing nothing", IncrementalAlterConfigsRequest(resources=[]))
 
 
-def _changing_brokers(peer: Peer) -> None:
+def _changing_brokers(peer: Asker) -> None:
     peer.ask(
         "setting one broker's",
         change(BROKER, "1", ("log.retention.ms", SET, "600000000"), validate_only=True),

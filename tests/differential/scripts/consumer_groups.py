@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from tests.differential.peer import Peer
+from tests.differential.asker import Asker
 from tests.differential.requests import make_topic, metadata
 from tests.differential.scripts.committed_offsets import commit, fetch
 from tests.differential.scripts.groups import heartbeat, join, leave, sync
@@ -30,7 +30,7 @@ CLASSIC = "-classic"
 FIRST, SECOND, STRANGER = "member-1", "member-2", "somebody else"
 
 
-def script(peer: Peer) -> None:
+def script(peer: Asker) -> None:
     make_topic(peer, "cg-one", 2)
     find = FindCoordinatorRequest(key_type=0, coordinator_keys=["cg-one", "cg-regex"])
     peer.until(
@@ -66,7 +66,7 @@ def describe(*groups: str, **more: Any) -> ConsumerGroupDescribeRequest:
     return ConsumerGroupDescribeRequest(group_ids=list(groups), **more)
 
 
-def _wrong(peer: Peer) -> None:
+def _wrong(peer: Asker) -> None:
     peer.ask("a group without a name", beat("", FIRST, 0, "cg-one"))
     peer.ask("a member without an id", beat("cg-none", "", 0, "cg-one"))
     peer.ask("a member without an id, version 0", beat("cg-v0", "", 0, "cg-one"), 0)
@@ -89,7 +89,7 @@ def _wrong(peer: Peer) -> None:
     peer.ask("describing nothing", describe())
 
 
-def _alone(peer: Peer, topic_id: UUID) -> int:
+def _alone(peer: Asker, topic_id: UUID) -> int:
     peer.ask("joining an unknown topic", beat("cg-lonely", FIRST, 0, "cg-no"))
     joined = peer.ask("joining", beat("cg-one", FIRST, 0, "cg-one"))
     peer.until(lambda response: response.groups[0].group_state != "Assigning", describe("cg-one"))
@@ -127,7 +127,7 @@ def _listed(response: Any) -> Any:
     return response.replace(groups=[group for group in response.groups if group.group_id == "cg-one"])
 
 
-def _two(peer: Peer, epoch: int) -> None:
+def _two(peer: Asker, epoch: int) -> None:
     peer.ask("a second joins", beat("cg-one", SECOND, 0, "cg-one"))
     asked = peer.until(lambda response: response.assignment is not None, beat("cg-one", FIRST, epoch))
     kept = asked.assignment.topic_partitions
@@ -161,7 +161,7 @@ def _states(response: Any) -> Any:
     )
 
 
-def _static(peer: Peer) -> None:
+def _static(peer: Asker) -> None:
     first = peer.ask("a static member joins", beat("cg-static", FIRST, 0, "cg-one", instance_id="st"))
     peer.ask("its name is taken", beat("cg-static", SECOND, 0, "cg-one", instance_id="st"))
     peer.ask("a heartbeat without the name", beat("cg-static", FIRST, first.member_epoch))
@@ -174,7 +174,7 @@ def _static(peer: Peer) -> None:
     peer.ask("it leaves for good", beat("cg-static", SECOND, -1, instance_id="st"))
 
 
-def _regex(peer: Peer) -> None:
+def _regex(peer: Asker) -> None:
     response = peer.ask(
         "joining by expression",
         beat("cg-regex", FIRST, 0, subscribed_topic_regex="cg-o.*"),
@@ -212,7 +212,7 @@ def _classic_join(group: str, member: str = "") -> JoinGroupRequest:
     return join(group, member).replace(protocols=protocols)
 
 
-def _mixed(peer: Peer) -> None:
+def _mixed(peer: Asker) -> None:
     _classic_member_of_a_new_group(peer)
     _new_member_of_a_classic_group(peer)
     known = peer.quietly(join("cg-classic")).member_id
@@ -221,7 +221,7 @@ def _mixed(peer: Peer) -> None:
     peer.ask("describing a classic group", describe("cg-classic"))
 
 
-def _classic_member_of_a_new_group(peer: Peer) -> None:
+def _classic_member_of_a_new_group(peer: Asker) -> None:
     joined = peer.ask("a group with one new member", beat("cg-mixed", FIRST, 0, "cg-one"))
     both = joined.assignment.topic_partitions
     peer.ask("it takes its partitions", beat("cg-mixed", FIRST, joined.member_epoch, owned=both))
@@ -244,7 +244,7 @@ def _without_generation(response: Any) -> Any:
     return response.replace(generation_id=int(response.generation_id > 0))
 
 
-def _new_member_of_a_classic_group(peer: Peer) -> None:
+def _new_member_of_a_classic_group(peer: Asker) -> None:
     known = peer.quietly(_classic_join("cg-turned"), line=CLASSIC).member_id
     peer.quietly(_classic_join("cg-turned", known), line=CLASSIC)
     assigned = ConsumerProtocolAssignment(

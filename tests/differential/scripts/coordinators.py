@@ -1,13 +1,13 @@
 """FindCoordinator: of groups, transactions and share groups, one and many, good names and bad."""
 
-from tests.differential.peer import Peer
+from tests.differential.asker import Asker
 
 from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 
 
-def script(peer: Peer) -> None:
+def script(peer: Asker) -> None:
     for kind in (GROUP, TRANSACTION):
         peer.until(
             lambda response: response.coordinators[0].error_code == 0,

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from tests.differential.peer import Peer
+from tests.differential.asker import Asker
 from tests.differential.requests import batch, fetch, make_topic, metadata, produce
 
 from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
@@ -10,7 +10,7 @@ from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, F
 SOME_ID = UUID(int=0xABCDEF)
 
 
-def script(peer: Peer) -> None:
+def script(peer: Asker) -> None:
     make_topic(peer, "fe-one", 2)
     for value in ("a", "b", "c"):
         peer.quietly(produce("fe-one", batch(value, value * 2)), 12)
@@ -20,7 +20,7 @@ def script(peer: Peer) -> None:
     _sessions(peer)
 
 
-def _offsets(peer: Peer) -> None:
+def _offsets(peer: Asker) -> None:
     for version in (4, 5, 7, 8, 9, 10, 11, 12):
         peer.ask(f"version {version}", fetch("fe-one", 4), version)
     for offset in (0, 1, 5, 6, 7, -1, -2, 1 << 62):
@@ -37,7 +37,7 @@ def _offsets(peer: Peer) -> None:
     peer.ask("an isolation that does not exist", fetch("fe-one", 0, isolation_level=9), 12)
 
 
-def _limits(peer: Peer) -> None:
+def _limits(peer: Asker) -> None:
     peer.ask("one byte of a partition", fetch("fe-one", 0, partition_max_bytes=1), 12)
     peer.ask("one byte at all", fetch("fe-one", 0, max_bytes=1), 12)
     peer.ask("no byte at all", fetch("fe-one", 0, max_bytes=0, max_wait_ms=0), 12)
@@ -48,7 +48,7 @@ def _limits(peer: Peer) -> None:
     peer.ask("as a debugger", fetch("fe-one", 0, replica_id=-2, max_wait_ms=0), 12)
 
 
-def _targets(peer: Peer) -> None:
+def _targets(peer: Asker) -> None:
     known = peer.quietly(metadata("fe-one")).topics[0].topic_id
     peer.ask("an unknown topic", fetch("fe-none", 0, max_wait_ms=0), 12)
     for partition in (2, -1):
@@ -84,7 +84,7 @@ def _by_id(
     )
 
 
-def _sessions(peer: Peer) -> None:
+def _sessions(peer: Asker) -> None:
     known = peer.quietly(metadata("fe-one")).topics[0].topic_id
 
     def hide(response: object) -> object:

@@ -3,7 +3,7 @@
 An answer is noted as its first bytes, so that the id of the cluster and the like stay out.
 """
 
-from tests.differential.peer import Peer
+from tests.differential.asker import Asker
 
 API_VERSIONS_2 = "0012 0002 00000007"
 METADATA_0 = "0003 0000 00000007"
@@ -14,7 +14,7 @@ CLIENT = "0001 78"
 BIG = "7fffffff"
 
 
-def script(peer: Peer) -> None:
+def script(peer: Asker) -> None:
     def ask(step: str, *parts: str, head: int = 6) -> None:
         peer.ask_raw(step, bytes.fromhex("".join(parts)), head=head)
 
@@ -43,7 +43,7 @@ def script(peer: Peer) -> None:
     _tags(peer)
 
 
-def _tags(peer: Peer) -> None:
+def _tags(peer: Asker) -> None:
     none, unknown, twice = "00", "01 63 02 aabb", "02 63 00 63 00"
     no_topics = "01 00 00"
 

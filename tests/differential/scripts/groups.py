@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.differential.peer import Peer
+from tests.differential.asker import Asker
 
 from odradek.protocol.messages.groups.delete_groups import DeleteGroupsRequest
 from odradek.protocol.messages.groups.describe_groups import DescribeGroupsRequest
@@ -17,7 +17,7 @@ A, B = "-a", "-b"
 STRANGER = "somebody else"
 
 
-def script(peer: Peer) -> None:
+def script(peer: Asker) -> None:
     find = FindCoordinatorRequest(key_type=0, coordinator_keys=["gr-one", "gr-static", "gr-two", "gr-old"])
     peer.until(
         lambda response: not any(coordinator.error_code for coordinator in response.coordinators), find
@@ -80,7 +80,7 @@ def describe(*groups: str, **more: Any) -> DescribeGroupsRequest:
     return DescribeGroupsRequest(groups=list(groups), **more)
 
 
-def _strangers(peer: Peer) -> None:
+def _strangers(peer: Asker) -> None:
     peer.ask("describing what is not there", describe("gr-one"))
     peer.ask("describing what is not there, version 5", describe("gr-one"), 5)
     peer.ask("describing a group without a name", describe(""))
@@ -93,7 +93,7 @@ def _strangers(peer: Peer) -> None:
     peer.ask("deleting what is not there", DeleteGroupsRequest(groups_names=["gr-one", ""]))
 
 
-def _wrong_joins(peer: Peer) -> None:
+def _wrong_joins(peer: Asker) -> None:
     peer.ask("joining a group without a name", join(""))
     peer.ask("joining as a stranger", join("gr-wrong", STRANGER))
     peer.ask("a session too short", join("gr-wrong", session_timeout_ms=1))
@@ -110,7 +110,7 @@ def _counting(response: Any) -> Any:
     return response.replace(groups=[group.replace(members=[], protocol_data=str(len(group.members)))])
 
 
-def _one_member(peer: Peer) -> str:
+def _one_member(peer: Asker) -> str:
     member = peer.ask("a member id is required", join("gr-one"), line=A).member_id
     peer.ask("a heartbeat before it joined", heartbeat("gr-one", 0, member), line=A)
     peer.ask("joining alone", join("gr-one", member), line=A)
@@ -144,7 +144,7 @@ def _one_member(peer: Peer) -> str:
     return str(member)
 
 
-def _two_members(peer: Peer, first: str) -> None:
+def _two_members(peer: Asker, first: str) -> None:
     second = peer.quietly(join("gr-one"), line=B).member_id
     peer.send(join("gr-one", second, protocols=("roundrobin",)), line=B)
     peer.until(lambda response: response.error_code == 27, heartbeat("gr-one", 1, first), line=A)
@@ -172,7 +172,7 @@ def _two_members(peer: Peer, first: str) -> None:
     peer.ask("after it was deleted", describe("gr-one"))
 
 
-def _static_members(peer: Peer) -> None:
+def _static_members(peer: Asker) -> None:
     first = peer.ask("a static member joins", join("gr-static", static="st-1"), line=A).member_id
     peer.ask(
         "a static member's sync", sync("gr-static", 1, first, static="st-1", shares={first: b"all"}), line=A
@@ -192,7 +192,7 @@ def _static_members(peer: Peer) -> None:
     peer.ask("a static group, empty", describe("gr-static"))
 
 
-def _old_versions(peer: Peer) -> None:
+def _old_versions(peer: Asker) -> None:
     for version in (0, 1, 2, 3, 4, 5, 6, 7, 8):
         group = f"gr-v{version}"
         if version in (0, 1, 2, 3):
@@ -210,7 +210,7 @@ def _old_versions(peer: Peer) -> None:
         peer.ask(f"leaving, version {min(version, 5)} of {version}", leaving, min(version, 5))
 
 
-def _listing(peer: Peer) -> None:
+def _listing(peer: Asker) -> None:
     def mine(response: Any) -> Any:
         return response.replace(
             groups=[group for group in response.groups if group.group_id.startswith("gr-")]

@@ -1,6 +1,6 @@
 """InitProducerId and idempotent batches: duplicates, gaps, epochs, several batches in flight."""
 
-from tests.differential.peer import Peer
+from tests.differential.asker import Asker
 from tests.differential.requests import batch, fetch, make_topic, produce
 
 from odradek.protocol.messages.transactions.init_producer_id import InitProducerIdRequest
@@ -8,7 +8,7 @@ from odradek.protocol.messages.transactions.init_producer_id import InitProducer
 UNKNOWN_ID = 987_654
 
 
-def script(peer: Peer) -> None:
+def script(peer: Asker) -> None:
     make_topic(peer, "id-one", 2)
     first = _producers(peer)
     _sequences(peer, first)
@@ -22,7 +22,7 @@ def _init(**more: object) -> InitProducerIdRequest:
     return InitProducerIdRequest(**values)
 
 
-def _producers(peer: Peer) -> int:
+def _producers(peer: Asker) -> int:
     peer.until(lambda reply: reply.error_code == 0, _init())
     for version in (0, 1, 2, 3, 4):
         peer.ask(f"an id, version {version}", _init(), version)
@@ -36,13 +36,13 @@ def _producers(peer: Peer) -> int:
 
 
 def _send(
-    peer: Peer, step: str, *values: str, who: int, epoch: int = 0, sequence: int = 0, partition: int = 0
+    peer: Asker, step: str, *values: str, who: int, epoch: int = 0, sequence: int = 0, partition: int = 0
 ) -> None:
     data = batch(*values, producer_id=who, producer_epoch=epoch, base_sequence=sequence)
     peer.ask(step, produce("id-one", data, partition=partition), 12)
 
 
-def _sequences(peer: Peer, who: int) -> None:
+def _sequences(peer: Asker, who: int) -> None:
     _send(peer, "the first", "a", "b", who=who)
     _send(peer, "the first again", "a", "b", who=who)
     _send(peer, "the next", "c", who=who, sequence=2)
@@ -59,7 +59,7 @@ def _sequences(peer: Peer, who: int) -> None:
     _send(peer, "an epoch below zero", "n", who=who, epoch=-1, sequence=8)
 
 
-def _epochs(peer: Peer) -> None:
+def _epochs(peer: Asker) -> None:
     who = peer.quietly(_init()).producer_id
     _send(peer, "epoch 0", "a", who=who)
     _send(peer, "epoch 1 not from zero", "b", who=who, epoch=1, sequence=1)
@@ -69,7 +69,7 @@ def _epochs(peer: Peer) -> None:
     _send(peer, "epoch 3", "d", who=who, epoch=3)
 
 
-def _strangers(peer: Peer) -> None:
+def _strangers(peer: Asker) -> None:
     _send(peer, "an id that no broker gave", "s", who=UNKNOWN_ID)
     _send(peer, "an id that no broker gave, not from zero", "s", who=UNKNOWN_ID + 1, sequence=5)
     two = batch("1", producer_id=UNKNOWN_ID, producer_epoch=0, base_sequence=1) + batch(

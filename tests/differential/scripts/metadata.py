@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from tests.differential.peer import Peer
+from tests.differential.asker import Asker
 from tests.differential.requests import make_topic, metadata, wait_until_led
 
 from odradek.protocol.messages.metadata.describe_topic_partitions import (
@@ -23,7 +23,7 @@ BAD_NAMES = {
 }
 
 
-def script(peer: Peer) -> None:
+def script(peer: Asker) -> None:
     make_topic(peer, "md-one", 3)
     make_topic(peer, "md-two")
     _names(peer)
@@ -32,7 +32,7 @@ def script(peer: Peer) -> None:
     _describing(peer)
 
 
-def _names(peer: Peer) -> None:
+def _names(peer: Asker) -> None:
     for version in (0, 1, 4, 5, 7, 8, 9, 10, 12, 13):
         peer.ask(f"two topics, version {version}", metadata("md-two", "md-one", creating=True), version)
     peer.ask("an unknown topic", metadata("md-none"))
@@ -58,7 +58,7 @@ def _names(peer: Peer) -> None:
     )
 
 
-def _ids(peer: Peer) -> None:
+def _ids(peer: Asker) -> None:
     known = peer.quietly(metadata("md-one")).topics[0].topic_id
 
     def by_id(*ids: UUID, name: str | None = None) -> MetadataRequest:
@@ -75,7 +75,7 @@ def _ids(peer: Peer) -> None:
     peer.ask("neither id nor name", by_id(UUID(int=0)))
 
 
-def _creating(peer: Peer) -> None:
+def _creating(peer: Asker) -> None:
     peer.ask(
         "created by asking",
         metadata("md-new", creating=True),
@@ -86,7 +86,7 @@ def _creating(peer: Peer) -> None:
     peer.ask("an internal topic, not created by asking", metadata("__share_group_state"))
 
 
-def _describing(peer: Peer) -> None:
+def _describing(peer: Asker) -> None:
     def describe(
         *names: str, limit: int = 2000, cursor: Cursor | None = None
     ) -> DescribeTopicPartitionsRequest:

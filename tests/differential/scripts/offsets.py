@@ -1,6 +1,6 @@
 """ListOffsets, OffsetForLeaderEpoch and DeleteRecords: special times, epochs, what is out of range or unknown."""
 
-from tests.differential.peer import Peer
+from tests.differential.asker import Asker
 from tests.differential.requests import A_TIME, batch, list_offsets, make_topic, produce
 
 from odradek.protocol.messages.data.delete_records import (
@@ -25,7 +25,7 @@ AT = {
 }
 
 
-def script(peer: Peer) -> None:
+def script(peer: Asker) -> None:
     make_topic(peer, "of-one", 2, retention_ms="-1")
     for number in range(3):
         peer.quietly(produce("of-one", batch(f"{number}", f"{number}b", timestamp=A_TIME + 100 * number)), 12)
@@ -34,7 +34,7 @@ def script(peer: Peer) -> None:
     _deleting(peer)
 
 
-def _listing(peer: Peer) -> None:
+def _listing(peer: Asker) -> None:
     for version in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11):
         for when in SPECIAL:
             peer.ask(f"time {when}, version {version}", list_offsets("of-one", (0, when)), version)
@@ -52,7 +52,7 @@ def _listing(peer: Peer) -> None:
     peer.ask("nothing", list_offsets("of-one"))
 
 
-def _epochs(peer: Peer) -> None:
+def _epochs(peer: Asker) -> None:
     def end_of(
         epoch: int, *, current: int = -1, partition: int = 0, name: str = "of-one", replica: int = -2
     ) -> OffsetForLeaderEpochRequest:
@@ -74,7 +74,7 @@ def _epochs(peer: Peer) -> None:
     peer.ask("end of no epoch", OffsetForLeaderEpochRequest(replica_id=-2))
 
 
-def _deleting(peer: Peer) -> None:
+def _deleting(peer: Asker) -> None:
     def before(offset: int, *, partition: int = 0, name: str = "of-one") -> DeleteRecordsRequest:
         wanted = DeleteRecordsPartition(partition_index=partition, offset=offset)
         return DeleteRecordsRequest(

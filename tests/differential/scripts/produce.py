@@ -1,7 +1,10 @@
 """Produce: acknowledgements, broken and unusual batches, unknown topics, limits; and what is stored in the end."""
 
-from tests.differential.peer import Peer
+from uuid import UUID
+
+from tests.differential.asker import Asker
 from tests.differential.requests import batch, fetch, make_topic, metadata, produce, with_field
+from tests.kit.requests import produce_request
 
 from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.records import Codec
@@ -11,7 +14,7 @@ ATTRIBUTES, LENGTH, MAGIC, CRC, COUNT, LAST_DELTA, MAX_TIME, BASE_TIME = 21, 8, 
 YEAR_5000_MS = 95_617_584_000_000
 
 
-def script(peer: Peer) -> None:
+def script(peer: Asker) -> None:
     make_topic(peer, "pr-one", 2)
     make_topic(peer, "pr-strict", max_message_bytes="200", message_timestamp_after_max_ms="1000")
     make_topic(peer, "pr-stamped", message_timestamp_type="LogAppendTime")
@@ -24,11 +27,11 @@ def script(peer: Peer) -> None:
     _stored(peer)
 
 
-def _ask(peer: Peer, step: str, name: str, records: object, **more: object) -> None:
+def _ask(peer: Asker, step: str, name: str, records: object, **more: object) -> None:
     peer.ask(step, produce(name, records, **more), BY_NAME)
 
 
-def _versions(peer: Peer) -> None:
+def _versions(peer: Asker) -> None:
     for version in (3, 5, 7, 8, 9, 10, 11, 12):
         peer.ask(f"version {version}", produce("pr-one", batch(f"v{version}")), version)
     for codec in Codec:
@@ -40,7 +43,7 @@ def _versions(peer: Peer) -> None:
         _ask(peer, f"acks {acks}", "pr-one", batch("no"), acks=acks)
 
 
-def _targets(peer: Peer) -> None:
+def _targets(peer: Asker) -> None:
     _ask(peer, "an unknown topic", "pr-none", batch("no"))
     _ask(peer, "a bad name", "a b", batch("no"))
     for partition in (2, -1):
@@ -61,7 +64,7 @@ def _targets(peer: Peer) -> None:
     peer.ask("it is still unknown", metadata("pr-none"))
 
 
-def _broken(peer: Peer) -> None:
+def _broken(peer: Asker) -> None:
     good = batch("one", "two")
     _ask(peer, "no batch", "pr-one", None)
     _ask(peer, "an empty batch", "pr-one", b"")
@@ -87,7 +90,7 @@ def _broken(peer: Peer) -> None:
     _ask(peer, "a length that lies", "pr-one", with_field(good, LENGTH, "i", 1_000_000, crc=False))
 
 
-def _limits(peer: Peer) -> None:
+def _limits(peer: Asker) -> None:
     _ask(peer, "too large for the topic", "pr-strict", batch("x" * 300))
     _ask(peer, "too large before it was compressed", "pr-strict", batch("x" * 300, codec=Codec.GZIP))
     _ask(peer, "too large for the broker", "pr-one", batch("x" * 1_100_000))
@@ -108,20 +111,14 @@ def _without_key() -> bytearray:
     return builder.build()
 
 
-def _by_id(peer: Peer) -> None:
+def _by_id(peer: Asker) -> None:
     known = peer.quietly(metadata("pr-one")).topics[0].topic_id
-
-    def by_id(topic_id: object) -> ProduceRequest:
-        data = [PartitionProduceData(index=0, records=batch("by id"))]
-        topics = [TopicProduceData(topic_id=topic_id, partition_data=data)]
-        return ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics)
-
-    peer.ask("by id", by_id(known), 13)
-    peer.ask("by an unknown id", by_id(type(known)(int=5)), 13)
-    peer.ask("by no id", by_id(type(known)(int=0)), 13)
+    peer.ask("by id", produce_request(known, batch("by id")), 13)
+    peer.ask("by an unknown id", produce_request(UUID(int=5), batch("by id")), 13)
+    peer.ask("by no id", produce_request(UUID(int=0), batch("by id")), 13)
 
 
-def _stored(peer: Peer) -> None:
+def _stored(peer: Asker) -> None:
     peer.ask("what is stored", fetch("pr-one", 0), 12)
     peer.ask("what is stored with the broker's time", fetch("pr-stamped", 0), 12)
     peer.ask("what is stored compacted", fetch("pr-compacted", 0), 12)

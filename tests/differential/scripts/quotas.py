@@ -1,6 +1,6 @@
 """DescribeClientQuotas and AlterClientQuotas: what may be set for whom, and how it is found again."""
 
-from tests.differential.peer import Peer
+from tests.differential.asker import Asker
 
 from odradek.protocol.messages.quotas.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -14,7 +14,7 @@ EXACT, DEFAULT, ANY = 0, 1, 2
 Entity = dict[str, str | None]
 
 
-def script(peer: Peer) -> None:
+def script(peer: Asker) -> None:
     _setting(peer)
     peer.until(lambda response: len(response.entries or []) >= 5, DescribeClientQuotasRequest(components=[]))
     _finding(peer)
@@ -34,7 +34,7 @@ def find(*components: tuple[str, int, str | None], strict: bool = False) -> Desc
     return DescribeClientQuotasRequest(components=wanted, strict=strict)
 
 
-def _setting(peer: Peer) -> None:
+def _setting(peer: Asker) -> None:
     peer.ask("only tried", alter({"user": "qu-tried"}, True, producer_byte_rate=1.0))
     for version in (0, 1):
         peer.ask(
@@ -48,7 +48,7 @@ def _setting(peer: Peer) -> None:
     peer.ask("for an address", alter({"ip": "127.0.0.9"}, connection_creation_rate=9.0))
 
 
-def _finding(peer: Peer) -> None:
+def _finding(peer: Asker) -> None:
     for version in (0, 1):
         peer.ask(f"all, version {version}", find(), version)
     peer.ask("nothing else", find(strict=True))
@@ -61,7 +61,7 @@ def _finding(peer: Peer) -> None:
     peer.ask("one that is not there", find(("user", EXACT, "qu-none")))
 
 
-def _wrong(peer: Peer) -> None:
+def _wrong(peer: Asker) -> None:
     peer.ask("an unknown kind to find", find(("nonsense", EXACT, "x")))
     peer.ask("an unknown way to match", find(("user", 9, "x")))
     peer.ask("an exact match of nothing", find(("user", EXACT, None)))
@@ -87,7 +87,7 @@ def _wrong(peer: Peer) -> None:
     peer.ask("an entity twice", AlterClientQuotasRequest(entries=[twice, twice], validate_only=True))
 
 
-def _removing(peer: Peer) -> None:
+def _removing(peer: Asker) -> None:
     peer.ask("removing what is not set", alter({"user": "qu-a"}, consumer_byte_rate=None))
     peer.ask("removing", alter({"user": "qu-a"}, producer_byte_rate=None))
     for entity, keys in (

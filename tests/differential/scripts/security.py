@@ -1,6 +1,6 @@
 """ACLs, SCRAM credentials and SASL on a cluster that has no security: what each of them answers."""
 
-from tests.differential.peer import Peer
+from tests.differential.asker import Asker
 
 from odradek.protocol.messages.security.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -18,7 +18,7 @@ TOPIC, LITERAL, ANY_PATTERN, READ, ANY, ALLOW = 2, 3, 1, 3, 1, 3
 SCRAM_SHA_256 = 1
 
 
-def script(peer: Peer) -> None:
+def script(peer: Asker) -> None:
     for version in (1, 2, 3):
         every = DescribeAclsRequest(
             resource_type_filter=ANY, pattern_type_filter=ANY_PATTERN, operation=ANY, permission_type=ANY

@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from tests.differential.peer import Peer
+from tests.differential.asker import Asker
 from tests.differential.requests import batch, make_topic, metadata, produce
 from tests.differential.scripts.configs import GROUP, SET, change
 from tests.differential.scripts.consumer_groups import has_partitions
@@ -42,7 +42,7 @@ GAP, ACCEPT, RELEASE, REJECT, RENEW = 0, 1, 2, 3, 4
 SOME_ID = UUID(int=0xABCDEF)
 
 
-def script(peer: Peer) -> None:
+def script(peer: Asker) -> None:
     peer.quietly(ShareGroupDescribeRequest(group_ids=[]))
     make_topic(peer, "sh-one")
     make_topic(peer, "sh-two")
@@ -67,7 +67,7 @@ def describe(*groups: str) -> ShareGroupDescribeRequest:
     return ShareGroupDescribeRequest(group_ids=list(groups))
 
 
-def _wrong(peer: Peer) -> None:
+def _wrong(peer: Asker) -> None:
     peer.ask("a group without a name", beat("", MEMBER, 0, "sh-one"))
     peer.ask("a member without an id", beat("sh-none", "", 0, "sh-one"))
     peer.ask("an epoch that does not exist", beat("sh-none", MEMBER, -3, "sh-one"))
@@ -86,7 +86,7 @@ def _wrong(peer: Peer) -> None:
         peer.ask(f"a heartbeat with an id of {length}", beat("sh-none", "m" * length, 1))
 
 
-def _joining(peer: Peer) -> int:
+def _joining(peer: Asker) -> int:
     joined = peer.ask("joining", beat("sh-group", MEMBER, 0, "sh-one"), only=_without_epoch)
     epoch = joined.member_epoch
     if not has_partitions(joined):
@@ -157,7 +157,7 @@ def acknowledge(
     return ShareAcknowledgeRequest(share_session_epoch=epoch, topics=topics, **values)
 
 
-def _fetching(peer: Peer, topic_id: UUID) -> None:
+def _fetching(peer: Asker, topic_id: UUID) -> None:
     for value in ("a", "b", "c"):
         peer.quietly(produce("sh-one", batch(value, value * 2)), 12)
     peer.ask("fetching without a session", fetch(1, topic_id))
@@ -189,7 +189,7 @@ def _fetching(peer: Peer, topic_id: UUID) -> None:
     peer.ask("closing the session gives the rest back", fetch(-1, None))
 
 
-def _offsets(peer: Peer, epoch: int) -> None:
+def _offsets(peer: Asker, epoch: int) -> None:
     def offsets(group: str, *topics: str) -> DescribeShareGroupOffsetsRequest:
         wanted = [DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=[0]) for name in topics]
         return DescribeShareGroupOffsetsRequest(

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from tests.differential.peer import Peer
+from tests.differential.asker import Asker
 from tests.differential.requests import create, make_topic, metadata, topic, wait_until_gone, wait_until_led
 
 from odradek.protocol.messages.topics.create_partitions import (
@@ -24,14 +24,14 @@ BAD_NAMES = {
 }
 
 
-def script(peer: Peer) -> None:
+def script(peer: Asker) -> None:
     _creating(peer)
     _assigning(peer)
     _growing(peer)
     _deleting(peer)
 
 
-def _creating(peer: Peer) -> None:
+def _creating(peer: Asker) -> None:
     for version in (2, 4, 5, 6, 7):
         peer.ask(f"a topic, version {version}", create(topic(f"tp-v{version}", 2)), version)
     peer.ask("only tried", create(topic("tp-tried", 2), validate_only=True))
@@ -62,7 +62,7 @@ def _creating(peer: Peer) -> None:
     peer.ask("no topics", create())
 
 
-def _assigning(peer: Peer) -> None:
+def _assigning(peer: Asker) -> None:
     def assigned(
         name: str, *brokers: list[int], first: int = 0, partitions: int = -1, copies: int = -1
     ) -> CreatableTopic:
@@ -83,7 +83,7 @@ def _assigning(peer: Peer) -> None:
     peer.ask("placed and copied", create(assigned("tp-no", [1], copies=1)))
 
 
-def _growing(peer: Peer) -> None:
+def _growing(peer: Asker) -> None:
     def grow(
         *wanted: tuple[str, int], validate_only: bool = False, placed: list[list[int]] | None = None
     ) -> CreatePartitionsRequest:
@@ -109,7 +109,7 @@ def _growing(peer: Peer) -> None:
     peer.ask("growing nothing", grow())
 
 
-def _deleting(peer: Peer) -> None:
+def _deleting(peer: Asker) -> None:
     def by_name(*names: str) -> DeleteTopicsRequest:
         return DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names], timeout_ms=10_000)
 

@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from tests.differential.peer import Peer
+from tests.differential.asker import Asker
 from tests.differential.requests import batch, fetch, list_offsets, make_topic, produce
 from tests.differential.scripts.committed_offsets import fetch as fetch_offsets
 
@@ -30,7 +30,7 @@ CLASSIC_ADD, CLASSIC_END, CLASSIC_PRODUCE, CLASSIC_COMMIT = 3, 3, 11, 3
 UNKNOWN_ID = 987_654
 
 
-def script(peer: Peer) -> None:
+def script(peer: Asker) -> None:
     make_topic(peer, "tx-one", 2)
     for kind, name in ((1, "tx-a"), (0, "tx-group")):
         find = FindCoordinatorRequest(key_type=kind, coordinator_keys=[name])
@@ -50,7 +50,7 @@ def init(name: str | None, who: int = -1, epoch: int = -1, timeout_ms: int = 60_
     )
 
 
-def start(peer: Peer, name: str, version: int | None = None) -> tuple[int, int]:
+def start(peer: Asker, name: str, version: int | None = None) -> tuple[int, int]:
     """A producer id and its epoch, when the coordinator is ready to give them."""
     response = peer.until(lambda reply: reply.error_code not in (14, 15, 16, 51), init(name), version)
     return response.producer_id, response.producer_epoch
@@ -88,14 +88,14 @@ def send(name: str, who: int, epoch: int, value: str, sequence: int, partition: 
     return produce("tx-one", data, partition=partition, transactional_id=name)
 
 
-def ended(peer: Peer, name: str) -> None:
+def ended(peer: Asker, name: str) -> None:
     """Wait until nothing of the transaction is left to do."""
     done = ("CompleteCommit", "CompleteAbort", "Empty")
     describe = DescribeTransactionsRequest(transactional_ids=[name])
     peer.until(lambda response: response.transaction_states[0].transaction_state in done, describe)
 
 
-def _wrong_starts(peer: Peer) -> None:
+def _wrong_starts(peer: Asker) -> None:
     start(peer, "tx-a")
     peer.ask("a timeout of zero", init("tx-b", timeout_ms=0))
     peer.ask("a timeout too long", init("tx-b", timeout_ms=100_000_000))
@@ -109,7 +109,7 @@ def _wrong_starts(peer: Peer) -> None:
     peer.ask("producing without a name", send(None, UNKNOWN_ID, 0, "no", 0), CLASSIC_PRODUCE)
 
 
-def _classic(peer: Peer) -> None:
+def _classic(peer: Asker) -> None:
     for version in (0, 1, 2, 3):
         peer.ask(f"a producer, version {version}", init(f"tx-v{version}"), version)
     who, epoch = start(peer, "tx-c", 4)
@@ -144,7 +144,7 @@ def _classic(peer: Peer) -> None:
     peer.ask("read all", fetch("tx-one", 0), 12)
 
 
-def _newer(peer: Peer) -> None:
+def _newer(peer: Asker) -> None:
     who, epoch = start(peer, "tx-n")
     peer.ask("verifying before", add_many("tx-n", who, epoch, 1, verify=True), 4)
     peer.ask("producing without adding", send("tx-n", who, epoch, "new", 0, 1), 12)
@@ -159,7 +159,7 @@ def _newer(peer: Peer) -> None:
     peer.ask("what the new flow stored", fetch("tx-one", 0, partition=1), 12)
 
 
-def _offsets(peer: Peer) -> None:
+def _offsets(peer: Asker) -> None:
     who, epoch = start(peer, "tx-o", 4)
 
     def commit(**more: Any) -> TxnOffsetCommitRequest:
@@ -219,7 +219,7 @@ def _offsets(peer: Peer) -> None:
     peer.quietly(DeleteGroupsRequest(groups_names=[""]))  # other scripts expect that there is none
 
 
-def _more_offsets(peer: Peer) -> None:
+def _more_offsets(peer: Asker) -> None:
     """Offsets in the newer flow, where the group is added by the commit itself."""
     who, epoch = start(peer, "tx-p")
 
@@ -249,7 +249,7 @@ def _more_offsets(peer: Peer) -> None:
     peer.ask("offsets with the old epoch", commit())
 
 
-def _fencing(peer: Peer) -> None:
+def _fencing(peer: Asker) -> None:
     who, epoch = start(peer, "tx-f", 4)
     peer.quietly(add("tx-f", who, epoch, 0), CLASSIC_ADD)
     peer.quietly(send("tx-f", who, epoch, "zombie", 0), CLASSIC_PRODUCE)
@@ -264,7 +264,7 @@ def _fencing(peer: Peer) -> None:
     peer.ask("beginning again with the newest epoch", init("tx-f", *newer), 4)
 
 
-def _showing(peer: Peer) -> None:
+def _showing(peer: Asker) -> None:
     who, epoch = start(peer, "tx-s", 4)
     peer.quietly(add("tx-s", who, epoch, 0, 1), CLASSIC_ADD)
     peer.quietly(send("tx-s", who, epoch, "open", 0), CLASSIC_PRODUCE)

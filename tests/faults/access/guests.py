@@ -21,16 +21,12 @@ from tests.faults.access.clients import MECHANISM, ClientSettings, password
 from tests.faults.access.rules import FORBIDDEN, LEDGER, ONLOOKER, RULES_AGE_S, VISITS, RuleKeeper
 from tests.faults.client_thread import ClientThread
 from tests.faults.writers import read_topic
+from tests.kit.requests import produce_request
 
 from odradek.config.listening.listeners import parse_host_port
 from odradek.model.errors import ErrorCode
 from odradek.net.outgoing_security import LoginCredentials, LoginFailed
-from odradek.protocol.messages.data.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from odradek.protocol.messages.data.produce import ProduceResponse
 from odradek.records import BatchBuilder, Codec
 from odradek.testing.sim.wire_client import WireClient
 
@@ -271,10 +267,8 @@ async def _produce(link: WireClient, topic: str, value: str, rng: random.Random)
     """acks=1: what others have of it does not matter here."""
     builder = BatchBuilder(Codec.NONE)
     builder.append(int(time.time() * 1000), None, value.encode())
-    data = PartitionProduceData(index=rng.randrange(VISITS_PARTITIONS), records=builder.build())
-    request = ProduceRequest(
-        acks=1, timeout_ms=5000, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
-    )
+    partition = rng.randrange(VISITS_PARTITIONS)
+    request = produce_request(topic, builder.build(), partition=partition, acks=1)
     response = await link.call(request, _PRODUCE_VERSION, ProduceResponse)
     return ErrorCode.of(response.responses[0].partition_responses[0].error_code)
 

@@ -21,6 +21,7 @@ from tests.faults.power.reading_back import Finding, compare
 from tests.faults.power.witnesses import LEDGER, PARTITIONS, TRANSFERS, Witnesses
 from tests.faults.replicas import differing_replicas
 from tests.kit.cluster import kill_all
+from tests.kit.waiting import seconds_until
 
 from odradek.model.errors import OdradekError
 
@@ -212,17 +213,17 @@ def _check_the_living(cluster: PoweredCluster, witnesses: Witnesses, run_result:
 
 def wait_until_in_sync(address: str, topics: tuple[str, ...]) -> None:
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
-    deadline = time.monotonic() + _HEAL_SECONDS
-    while time.monotonic() < deadline:
+
+    def in_sync() -> bool:
         there = admin.list_topics(timeout=_HEAL_SECONDS).topics
-        if all(topic in there for topic in topics) and all(
+        return all(topic in there for topic in topics) and all(
             len(partition.isrs) == len(BROKERS)
             for topic in topics
             for partition in there[topic].partitions.values()
-        ):
-            return
-        time.sleep(0.05)
-    raise OdradekError(f"not all replicas of {topics} are in sync after {_HEAL_SECONDS:.0f} s")
+        )
+
+    if seconds_until(in_sync, _HEAL_SECONDS) is None:
+        raise OdradekError(f"not all replicas of {topics} are in sync after {_HEAL_SECONDS:.0f} s")
 
 
 def _wait_for(witnesses: Witnesses) -> None:

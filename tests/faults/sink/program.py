@@ -7,9 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,6 @@ from typing import Final, Self
 from tests.faults.sink.job import Job
 
 _ROOT: Final = Path(__file__).resolve().parents[3]
-_LOOK_SECONDS: Final = 0.05
 _END_SECONDS: Final = 30.0
 
 
@@ -131,12 +128,3 @@ def _children(pid: int) -> list[int]:
             with suppress(OSError):
                 records += map(int, (thread / "children").read_text().split())
     return records
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_LOOK_SECONDS)
-    return True

@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from tests.faults.sink.job import Job
 from tests.faults.sink.outcome import Outcome, Progress, compare, read_rows
-from tests.faults.sink.program import Program, ProgramKind, kill, wait_until
+from tests.faults.sink.program import Program, ProgramKind, kill
 from tests.faults.sink.source_writer import SourceWriter
+from tests.kit.waiting import seconds_until
 
 from odradek import Admin, NewTopic
 from odradek.model.errors import KafkaError
@@ -155,7 +156,7 @@ def run(terms: Terms, directory: Path, *, tell: Callable[[str], None] = lambda l
         writer.start()
         with Program(terms.program, job, directory / "program.log") as program:
             try:
-                if not wait_until(lambda: progress.look() > 0, _UP_SECONDS):
+                if seconds_until(lambda: progress.look() > 0, _UP_SECONDS) is None:
                     raise AssertionError(f"nothing came out within {_UP_SECONDS:.0f} s")
                 _Killer(terms, cluster, program, job, run_result, tell).kill_all(progress)
             except AssertionError as problem:
@@ -163,7 +164,7 @@ def run(terms: Terms, directory: Path, *, tell: Callable[[str], None] = lambda l
             writer.finish()
             try:
                 source = read_rows(cluster.address, job.source, PARTITIONS, _END_SECONDS)
-                if not wait_until(lambda: progress.look() >= len(source), _END_SECONDS):
+                if seconds_until(lambda: progress.look() >= len(source), _END_SECONDS) is None:
                     tell(f"{progress.count:,} of {len(source):,} records came out")
             except AssertionError as problem:
                 run_result.problem = run_result.problem or str(problem)
@@ -214,7 +215,7 @@ class _Killer:
             if self._strike(kind):
                 if kind == DRIVER and self._random.random() < _PATIENT_SHARE:
                     before = progress.look()
-                    wait_until(lambda before=before: progress.look() > before, _UP_SECONDS)  # type: ignore[misc]
+                    seconds_until(lambda before=before: progress.look() > before, _UP_SECONDS)  # type: ignore[misc]
                 self._result.kills[self._spelled(kind)] += 1
                 done = sum(self._result.kills.values())
                 self._tell(
@@ -222,8 +223,10 @@ class _Killer:
                     f" {progress.count:,} records came out, {_batch_count(self._job)} batches"
                 )
             if progress.look() == seen and time.monotonic() - seen_at > _PATIENCE_SECONDS:
-                has_come = wait_until(lambda seen=seen: progress.look() > seen, _STALL_SECONDS)  # type: ignore[misc]
-                assert has_come, f"nothing came out for {_STALL_SECONDS:.0f} s; {self._progress()}"
+                has_come = seconds_until(lambda seen=seen: progress.look() > seen, _STALL_SECONDS)  # type: ignore[misc]
+                assert has_come is not None, (
+                    f"nothing came out for {_STALL_SECONDS:.0f} s; {self._progress()}"
+                )
             if progress.count > seen:
                 seen, seen_at = progress.count, time.monotonic()
         if self._reviving is not None:

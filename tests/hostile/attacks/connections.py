@@ -7,13 +7,13 @@ import time
 from functools import partial
 from typing import Final
 
-from tests.hostile.attack import Attack, Stage, in_parallel, until
+from tests.hostile.attack import Attack, Stage, in_parallel
 from tests.hostile.figures import MEBIBYTE
 from tests.interop.wire import batch, records
-from tests.kit.blocking_wire import BlockingWire, request_frame
+from tests.kit.requests import fetch_request, produce_request
+from tests.kit.waiting import seconds_until
+from tests.kit.wire import BlockingWire, request_frame
 
-from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchTopic
-from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.quotas.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -31,10 +31,8 @@ _LEFT_SECONDS: Final = 12.0
 
 def produce_frame(topic: str, value_bytes: int, *, partition: int = 0, client_id: str = "hostile") -> bytes:
     """A Produce v8, acks=all, of one record of zeros."""
-    data = [PartitionProduceData(index=partition, records=batch(records(bytes(value_bytes)), 1))]
-    asked = ProduceRequest(
-        acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
-    )
+    content = batch(records(bytes(value_bytes)), 1)
+    asked = produce_request(topic, content, partition=partition, timeout_ms=30_000)
     return request_frame(asked, 8, client_id=client_id)
 
 
@@ -76,13 +74,8 @@ def _prepare_bulk(stage: Stage) -> None:
 
 def _never_reading(stage: Stage) -> None:
     """They ask for everything there is, and never read an answer. The bystander's fetches must find their records."""
-    place = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=50 * MEBIBYTE)
-    asked = FetchRequest(
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=50 * MEBIBYTE,
-        topics=[FetchTopic(topic=_BULK_TOPIC, partitions=[place])],
-    )
+    most = 50 * MEBIBYTE
+    asked = fetch_request(_BULK_TOPIC, 0, min_bytes=0, max_bytes=most, partition_max_bytes=most)
     frame = request_frame(asked, 11)
     peers = [stage.connect(receive_buffer_bytes=4096) for _ in range(12)]
     try:
@@ -131,7 +124,7 @@ def _leave_while_muted(stage: Stage) -> None:
     time.sleep(0.5)
     for peer in peers:
         peer.close()
-    seconds = until(lambda: stage.figures().close_wait_count == 0, _LEFT_SECONDS)
+    seconds = seconds_until(lambda: stage.figures().close_wait_count == 0, _LEFT_SECONDS)
     left = stage.figures().close_wait_count
     stage.notes["seconds_until_closed"] = None if seconds is None else round(seconds, 2)
     stage.must(

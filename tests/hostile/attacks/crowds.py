@@ -10,7 +10,7 @@ from uuid import UUID
 from tests.hostile.attack import TARGET_TOPIC, Attack, Stage, create_topic, in_parallel
 from tests.hostile.attacks.connections import produce_frame
 from tests.hostile.figures import MEBIBYTE
-from tests.kit.blocking_wire import BlockingWire, parse_address
+from tests.kit.wire import BlockingWire, parse_address
 
 from odradek.protocol.messages.groups.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from tests.hostile.attack import Attack, Stage, until
+from tests.hostile.attack import Attack, Stage
 from tests.hostile.attacks.connections import produce_frame
-from tests.kit.blocking_wire import BlockingWire
+from tests.kit.waiting import seconds_until
+from tests.kit.wire import BlockingWire
 
 from odradek.model.errors import OdradekError
 from odradek.protocol import decode_response
@@ -45,7 +46,9 @@ def _too_many_connections(stage: Stage) -> None:
     finally:
         for peer in peers:
             peer.abandon()
-    stage.must(until(lambda: _is_served(stage), 20.0) is not None, "no new connection is served afterwards")
+    stage.must(
+        seconds_until(lambda: _is_served(stage), 20.0) is not None, "no new connection is served afterwards"
+    )
 
 
 def _is_served(stage: Stage) -> bool:

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from tests.faults.disks import SmallDisk, absent
-from tests.hostile.attack import Attack, Stage, in_parallel, until
+from tests.hostile.attack import Attack, Stage, in_parallel
 from tests.hostile.attacks.connections import produce_frame
 from tests.hostile.figures import MEBIBYTE
+from tests.kit.requests import fetch_request
+from tests.kit.waiting import seconds_until
 
 from odradek.protocol import decode_response
-from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 _FULL_TOPIC: Final = "filler"
@@ -48,7 +49,7 @@ def _fill_and_delete(stage: Stage) -> None:
             states = [DeleteTopicState(name=_FULL_TOPIC)]
             deleted = peer.ask(DeleteTopicsRequest(topics=states, timeout_ms=10_000), 6)
             free_bytes = used_bytes // 2
-            seconds = until(lambda: shutil.disk_usage(disk).free > free_bytes, _FREE_SECONDS)
+            seconds = seconds_until(lambda: shutil.disk_usage(disk).free > free_bytes, _FREE_SECONDS)
         finally:
             ballast.unlink()
     stage.notes["delete_answered"] = deleted.responses[0].error_code
@@ -101,12 +102,9 @@ def _read_all(stage: Stage) -> None:
     offset, end = 0, 1
     with stage.connect() as peer:
         while offset < end:
-            place = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=8 * MEBIBYTE)
-            asked = FetchRequest(
-                max_wait_ms=100,
-                min_bytes=1,
-                max_bytes=8 * MEBIBYTE,
-                topics=[FetchTopic(topic=_COLD_TOPIC, partitions=[place])],
+            most = 8 * MEBIBYTE
+            asked = fetch_request(
+                _COLD_TOPIC, offset, max_wait_ms=100, max_bytes=most, partition_max_bytes=most
             )
             partition = peer.ask(asked, 11).responses[0].partitions[0]
             assert partition.error_code == 0, partition

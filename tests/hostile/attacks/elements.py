@@ -14,7 +14,7 @@ from typing import Final
 from tests.hostile.attack import Attack, Stage, known_to
 from tests.hostile.figures import MEBIBYTE
 from tests.hostile.values import ArrayPlace, Blowing, array_places
-from tests.kit.blocking_wire import request_frame
+from tests.kit.wire import request_frame
 
 from odradek.protocol import api_by_name
 from odradek.protocol.api import APIS, Api

@@ -7,7 +7,7 @@ import threading
 from typing import Final
 
 from tests.hostile.attack import TARGET_TOPIC, Attack, Stage
-from tests.kit.blocking_wire import BlockingWire, request_frame
+from tests.kit.wire import BlockingWire, request_frame
 
 from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest

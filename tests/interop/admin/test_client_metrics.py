@@ -15,6 +15,7 @@ from benchmarks.peer import PeerAbsentError, cached_peer, free_port, java_progra
 from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer
 from tests.interop.languages.prepare import LANGUAGES, AbsentError
+from tests.kit.waiting import eventually
 
 from odradek.cli.main import cli
 from odradek.client import Admin
@@ -61,14 +62,11 @@ def until_it_pushed(metrics: str, client_id: str, name: str, work: Callable[[], 
     raise AssertionError(f"{client_id} pushed no {name} within {SECONDS_MAX:g} s")
 
 
-def has_ended(metrics: str, client_id: str) -> bool:
+def wait_for_goodbye(metrics: str, client_id: str) -> None:
     """Waits for the last push: a client may end before the broker has answered it."""
-    deadline = time.monotonic() + SECONDS_MAX
-    while time.monotonic() < deadline:
-        if (shown := pushing(metrics, client_id)) is not None and shown["has_ended"]:
-            return True
-        time.sleep(0.1)
-    return False
+    eventually(
+        lambda: pushing(metrics, client_id), holds=lambda shown: shown and shown["has_ended"], every_s=0.1
+    )
 
 
 def test_librdkafka_pushes_and_says_goodbye(asking: tuple[str, str]) -> None:
@@ -93,7 +91,7 @@ def test_librdkafka_pushes_and_says_goodbye(asking: tuple[str, str]) -> None:
     assert "rdkafka" in produced["software"]
     assert produced["address"] == "127.0.0.1"
     assert consumed["labels"]["group_id"] == "rd"
-    assert has_ended(metrics, "rd-consumer"), "its last push ends it"
+    wait_for_goodbye(metrics, "rd-consumer")
     text = page(metrics, "/metrics")
     instance = produced["client_instance_id"]
     series = "org_apache_kafka_producer_request_latency_avg"
@@ -172,7 +170,7 @@ def test_franz_go_pushes_its_metrics_and_those_of_the_application(asking: tuple[
 
     assert shown["software"].startswith("kgo")
     assert shown["address"] == "127.0.0.1"
-    assert has_ended(metrics, "franz-client"), "its last push ends it"
+    wait_for_goodbye(metrics, "franz-client")
     ended = pushing(metrics, "franz-client")
     assert ended is not None
     values = {

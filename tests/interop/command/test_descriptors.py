@@ -14,7 +14,7 @@ from benchmarks.odradek_node import OdradekNode
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.interop import wire
-from tests.kit.blocking_wire import parse_address
+from tests.kit.wire import parse_address
 
 pytestmark = pytest.mark.interop
 

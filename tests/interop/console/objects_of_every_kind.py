@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import socket
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from tests.kit.blocking_wire import BlockingWire, parse_address
+from tests.kit.requests import produce_request
+from tests.kit.wire import BlockingWire, parse_address
 
 from odradek.client import (
     Acl,
@@ -28,8 +27,6 @@ from odradek.pipelines.document import PipelineDocument, PipelineVersion
 from odradek.pipelines.outline import OutputOutline, ProgramKind, ProgramOutline, SourceOutline, StateOutline
 from odradek.pipelines.status import STATUS_TOPIC, Phase, PipelineStatus, RunFailure
 from odradek.pipelines.store import PipelineStore
-from odradek.protocol import RequestHeader, api_by_name, decode_response, encode_request_chunks
-from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.messages.groups.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     Subtopology,
@@ -126,13 +123,8 @@ def _streams_member(address: str) -> None:
             epoch=0, subtopologies=[Subtopology(subtopology_id="0", source_topics=["flights"])]
         ),
     )
-    api = api_by_name("StreamsGroupHeartbeat")
-    host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=20) as wire:
-        for chunk in encode_request_chunks(RequestHeader(api.key, 0, 1, "every-page"), request):
-            wire.sendall(chunk)
-        (size,) = struct.unpack(">i", _exactly(wire, 4))
-        _, response = decode_response(api.key, 0, memoryview(_exactly(wire, size)))
+    with BlockingWire(parse_address(address), client_id="every-page") as wire:
+        response = wire.ask(request, 0)
     assert response.error_code == 0, response
 
 
@@ -141,23 +133,9 @@ def begin_hanging(address: str, topic: str, partition: int, producer_id: int = 9
     builder = BatchBuilder()
     builder.append(1_700_000_000_000, None, b"half of a transfer")
     batch = builder.build(producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
-    partitions = [PartitionProduceData(index=partition, records=batch)]
-    data = TopicProduceData(name=topic, partition_data=partitions)
     with BlockingWire(parse_address(address)) as wire:
-        request = ProduceRequest(transactional_id="lost", acks=-1, timeout_ms=10_000, topic_data=[data])
-        response = wire.ask(request, 11)
+        response = wire.ask(produce_request(topic, batch, partition=partition, transactional_id="lost"), 11)
     assert response.responses[0].partition_responses[0].error_code == 0, response
-
-
-def _exactly(wire: socket.socket, size: int) -> bytes:
-    content = b""
-    while len(content) < size:
-        content += wire.recv(size - len(content)) or _gone()
-    return content
-
-
-def _gone() -> bytes:
-    raise AssertionError("the broker has closed the connection")
 
 
 def failing_pipeline(address: str, read_offset: int = 0) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -24,6 +23,7 @@ from tests.interop.console.objects_of_every_kind import (
     STREAMS_GROUP,
     objects_of_every_kind,
 )
+from tests.kit.waiting import eventually
 from tests.scenarios.console.scripted_listener import ScriptedListener, scripted_listener, slow_request
 from tests.scenarios.console.test_sql_queries import ScriptedSqlServer
 from tests.unit.sql.running_server import sql_server
@@ -198,13 +198,12 @@ def fill(listener: ScriptedListener) -> None:
 
 def wait_for_rates(console: str) -> None:
     """Returns once the console has read its metrics listener twice."""
-    deadline_s = time.monotonic() + 60.0
-    while time.monotonic() < deadline_s:
+
+    def shown() -> bool:
         with urllib.request.urlopen(f"{console}/traffic", timeout=30) as opened:
-            if "crawler" in opened.read().decode():
-                return
-        time.sleep(0.5)
-    raise TimeoutError("the console shows no rates of clients")
+            return b"crawler" in opened.read()
+
+    eventually(shown, "rates of clients", every_s=0.5)
 
 
 def test_every_route_is_looked_at() -> None:

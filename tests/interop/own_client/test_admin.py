@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.interop import logins
+from tests.kit.waiting import wait_until_led
 
 from odradek import (
     Admin,
@@ -34,27 +35,15 @@ def name() -> str:
     return f"own-admin-{next(_numbers)}"
 
 
-def settle(admin: Admin, name: str, partitions: int) -> None:
-    """Wait until every partition is led: Kafka's metadata follows a creation a little later."""
-    for _ in range(500):
-        try:
-            described = admin.describe_topics([name])[name].partitions
-        except KafkaError:
-            continue
-        if len(described) == partitions and all(partition.leader >= 0 for partition in described):
-            return
-    raise AssertionError(f"{name} did not settle")
-
-
 def test_a_topic_lives_and_dies(admin: Admin, name: str) -> None:
     created = admin.create_topics([NewTopic(name, 3, configs={"retention.ms": "600000"})])[name]
     assert (created.partitions, created.replication_factor) == (3, 1)
-    settle(admin, name, 3)
+    wait_until_led(admin, name, 3)
     assert name in admin.list_topics()
     described = admin.describe_topics([name])[name]
     assert described.topic_id == created.topic_id
     admin.create_partitions({name: 5})
-    settle(admin, name, 5)
+    wait_until_led(admin, name, 5)
     admin.delete_topics([name])
     for _ in range(500):
         if name not in admin.list_topics():
@@ -85,7 +74,7 @@ def test_validate_only_creates_nothing(admin: Admin, name: str) -> None:
 def test_settings_change_and_go_back(admin: Admin, name: str) -> None:
     topic = ConfigResource.topic(name)
     admin.create_topics([name])
-    settle(admin, name, 1)
+    wait_until_led(admin, name, 1)
 
     def value(key: str) -> tuple[str | None, bool]:
         entry = admin.describe_configs([topic])[topic][key]
@@ -107,7 +96,7 @@ def test_settings_change_and_go_back(admin: Admin, name: str) -> None:
 
 def test_offsets_are_listed_and_records_deleted(admin: Admin, bootstrap: str, name: str) -> None:
     admin.create_topics([name])
-    settle(admin, name, 1)
+    wait_until_led(admin, name, 1)
     tp = TopicPartition(name, 0)
     with Producer(**logins.ours(bootstrap)) as producer:
         for n, timestamp in enumerate((1_000, 5_000, 3_000)):
@@ -126,7 +115,7 @@ def test_offsets_are_listed_and_records_deleted(admin: Admin, bootstrap: str, na
 
 def test_the_cluster_and_its_directories_are_described(admin: Admin, bootstrap: str, name: str) -> None:
     admin.create_topics([name])
-    settle(admin, name, 1)
+    wait_until_led(admin, name, 1)
     cluster = admin.describe_cluster()
     (broker,) = cluster.brokers
     assert f"{broker.host}:{broker.port}" == bootstrap

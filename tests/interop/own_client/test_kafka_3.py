@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
 import pytest
 from benchmarks.peer import KafkaNode, PeerAbsentError, cached_peer
 from benchmarks.peer.fetch import KAFKA_3
 from tests.interop import wire
+from tests.kit.waiting import eventually, wait_until_led
 
 from odradek import (
     Admin,
@@ -52,27 +53,8 @@ def name(kafka_3: str, request: pytest.FixtureRequest) -> str:
     made = str(request.node.name)
     with Admin(kafka_3) as admin:
         admin.create_topics([NewTopic(made, partitions=2)])
-        settle(admin, made, 2)
+        wait_until_led(admin, made, 2)
     return made
-
-
-def eventually(check: Callable[[], bool], what: str) -> None:
-    """Waits for it: Kafka's metadata follows its answers a little later."""
-    deadline = time.monotonic() + SECONDS
-    while not check():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-
-
-def settle(admin: Admin, topic: str, partitions: int) -> None:
-    def is_led() -> bool:
-        try:
-            described = admin.describe_topics([topic])[topic].partitions
-        except KafkaError:
-            return False
-        return len(described) == partitions and all(partition.leader >= 0 for partition in described)
-
-    eventually(is_led, f"{topic} did not settle")
 
 
 def produce(address: str, topic: str, values: Sequence[bytes]) -> None:
@@ -212,7 +194,7 @@ def test_an_administrator_has_what_the_broker_has(kafka_3: str, name: str) -> No
             "retention.ms did not change",
         )
         admin.create_partitions({name: 3})
-        settle(admin, name, 3)
+        wait_until_led(admin, name, 3)
         assert admin.list_offsets({only: LATEST})[only].offset == 5
         admin.delete_records({only: 2})
         assert admin.list_offsets({only: EARLIEST})[only].offset == 2

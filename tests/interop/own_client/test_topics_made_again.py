@@ -13,7 +13,7 @@ import pytest
 from benchmarks.odradek_node import Node
 from benchmarks.peer import PeerAbsentError
 from tests.interop import logins
-from tests.kit.waiting import eventually
+from tests.kit.waiting import eventually, wait_until_led
 
 from odradek import (
     Admin,
@@ -75,15 +75,7 @@ def create(admin: Admin, name: str, partitions: int) -> None:
         return True
 
     eventually(try_it)
-
-    def is_led() -> bool:
-        try:
-            topic = admin.describe_topics([name])[name]
-        except KafkaError:
-            return False
-        return len(topic.partitions) == partitions and all(part.leader >= 0 for part in topic.partitions)
-
-    eventually(is_led)
+    wait_until_led(admin, name, partitions)
 
 
 def a_topic(admin: Admin) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-import time
 import warnings
 
 import aiokafka
@@ -14,6 +13,7 @@ import pytest
 from aiokafka.structs import TopicPartition as AioPartition
 from tests.interop import logins
 from tests.interop.server import Server
+from tests.kit.waiting import eventually
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -163,11 +163,8 @@ def committed(bootstrap, name, partitions, *, isolation="read_committed"):
 
 
 def soon_committed(bootstrap, name, partitions, expected):
-    """What is committed, once it is `expected` or time is up: a commit is answered before all its markers are written."""
-    deadline = time.monotonic() + SECONDS
-    while (seen_values := committed(bootstrap, name, partitions)) != expected and time.monotonic() < deadline:
-        pass
-    return seen_values
+    """What is committed, once it is `expected`: a commit is answered before all its markers are written."""
+    return eventually(lambda: committed(bootstrap, name, partitions), holds=lambda values: values == expected)
 
 
 def transact(producer, name, values, *, commit, partitions=2):
@@ -376,9 +373,7 @@ def test_a_killed_broker_tears_no_transaction_and_loses_none(server_kind, make_n
                 target=transact_until, args=(stop, node.bootstrap, fates, round_number * 1_000_000)
             )
             worker.start()
-            deadline = time.monotonic() + 30
-            while len(fates) < known + 20 and time.monotonic() < deadline:
-                time.sleep(0.001)
+            eventually(lambda known=known: len(fates) >= known + 20, every_s=0.001)
             node.kill()
             stop.set()
             worker.join()

@@ -6,15 +6,9 @@ from uuid import UUID
 import pytest
 
 from odradek.model.errors import ErrorCode
-from odradek.protocol.messages.configs.alter_configs import (
-    AlterableConfig as ReplacedConfig,
-)
-from odradek.protocol.messages.configs.alter_configs import (
-    AlterConfigsRequest,
-)
-from odradek.protocol.messages.configs.alter_configs import (
-    AlterConfigsResource as ReplacedResource,
-)
+from odradek.protocol.messages.configs.alter_configs import AlterableConfig as ReplacedConfig
+from odradek.protocol.messages.configs.alter_configs import AlterConfigsRequest
+from odradek.protocol.messages.configs.alter_configs import AlterConfigsResource as ReplacedResource
 from odradek.protocol.messages.configs.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.protocol.messages.configs.incremental_alter_configs import (
     AlterableConfig,
@@ -59,7 +53,7 @@ async def offset_at(wire: Any, topic: str, timestamp: int, version: int = 9) -> 
         replica_id=-1,
         topics=[ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(timestamp=timestamp)])],
     )
-    record = (await wire.call("ListOffsets", version, request)).topics[0].partitions[0]
+    record = (await wire.ask(request, version)).topics[0].partitions[0]
     return record.error_code, record.offset, record.timestamp
 
 
@@ -69,7 +63,7 @@ async def config_of(wire: Any, kind: int, name: str) -> dict[str, Any]:
         include_synonyms=True,
         include_documentation=True,
     )
-    topic_result = (await wire.call("DescribeConfigs", 4, request)).results[0]
+    topic_result = (await wire.ask(request, 4)).results[0]
     assert topic_result.error_code == 0, topic_result.error_message
     return {entry.name: entry for entry in topic_result.configs}
 
@@ -80,15 +74,13 @@ async def alter(wire: Any, kind: int, name: str, *changes: tuple[str, int, str |
         for key, operation, value in changes
     ]
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
-    response = await wire.call(
-        "IncrementalAlterConfigs", 1, IncrementalAlterConfigsRequest(resources=[resource])
-    )
+    response = await wire.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
     return int(response.responses[0].error_code)
 
 
 async def delete(wire: Any, **topic: Any) -> int:
     request = DeleteTopicsRequest(topics=[DeleteTopicState(**topic)], timeout_ms=1000)
-    return int((await wire.call("DeleteTopics", 6, request)).responses[0].error_code)
+    return int((await wire.ask(request, 6)).responses[0].error_code)
 
 
 async def test_a_topic_deleted_and_made_again_is_empty_and_has_another_id(wire: Any) -> None:
@@ -114,15 +106,15 @@ async def test_a_waiting_fetch_hears_of_the_deletion_of_its_topic(
 ) -> None:
     await wire.create("t")
     reader = await scene.connect()
-    reader.send("Fetch", 11, make_fetch("t", 0, max_wait_ms=20_000))
+    reader.ask_later(make_fetch("t", 0, max_wait_ms=20_000), 11)
     await delete(wire, name="t")
-    response = await reader.receive()
+    response = await reader.response()
     assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_a_topic_named_twice_in_one_request_is_refused_and_others_are_made(wire: Any) -> None:
     topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("a", "b", "a")]
-    response = await wire.call("CreateTopics", 7, CreateTopicsRequest(topics=topics, timeout_ms=1000))
+    response = await wire.ask(CreateTopicsRequest(topics=topics, timeout_ms=1000), 7)
     codes = {topic.name: topic.error_code for topic in response.topics}
     assert codes == {"a": ErrorCode.INVALID_REQUEST, "b": 0}
 
@@ -132,32 +124,30 @@ async def test_added_partitions_take_records_at_once(wire: Any) -> None:
     request = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name="t", count=3, assignments=None)], timeout_ms=1000
     )
-    assert (await wire.call("CreatePartitions", 3, request)).results[0].error_code == 0
+    assert (await wire.ask(request, 3)).results[0].error_code == 0
     assert (await wire.produce("t", [b"x"], partition=2)).error_code == 0
-    assert (await wire.call("CreatePartitions", 3, request)).results[
-        0
-    ].error_code == ErrorCode.INVALID_PARTITIONS
+    assert (await wire.ask(request, 3)).results[0].error_code == ErrorCode.INVALID_PARTITIONS
 
 
 async def test_metadata_creates_a_topic_when_both_sides_allow_it(scene: Any) -> None:
     await scene.start(auto_create_topics_enable="true", num_partitions="3")
     wire = await scene.connect()
     request = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
-    topic = (await wire.call("Metadata", 9, request)).topics[0]
+    topic = (await wire.ask(request, 9)).topics[0]
     assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     request = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
-    topic = (await wire.call("Metadata", 9, request)).topics[0]
+    topic = (await wire.ask(request, 9)).topics[0]
     assert (topic.error_code, len(topic.partitions)) == (0, 3)
     assert (await wire.produce("t", [b"x"])).error_code == 0
     request = MetadataRequest(topics=[MetadataRequestTopic(name="bad name")], allow_auto_topic_creation=True)
-    assert (await wire.call("Metadata", 9, request)).topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert (await wire.ask(request, 9)).topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 async def test_no_topic_is_created_where_the_broker_forbids_it(scene: Any) -> None:
     await scene.start(auto_create_topics_enable="false")
     wire = await scene.connect()
     request = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
-    topic = (await wire.call("Metadata", 9, request)).topics[0]
+    topic = (await wire.ask(request, 9)).topics[0]
     assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -165,34 +155,34 @@ async def test_no_topic_is_created_where_the_broker_forbids_it(scene: Any) -> No
 async def test_metadata_answers_in_every_version(wire: Any, version: int) -> None:
     created = await wire.create("t")
     request = MetadataRequest(topics=[] if version == 0 else None)
-    response = await wire.call("Metadata", version, request)
+    response = await wire.ask(request, version)
     assert [topic.name for topic in response.topics] == ["t"]
     assert response.brokers[0].port > 0
     if version >= 10:
         assert response.topics[0].topic_id == created.topic_id
     if version >= 12:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=created.topic_id)])
-        assert (await wire.call("Metadata", version, request)).topics[0].name == "t"
+        assert (await wire.ask(request, version)).topics[0].name == "t"
 
 
 async def test_clients_get_the_address_that_they_used_or_the_advertised_one(scene: Any) -> None:
     await scene.start()
     wire = await scene.connect()
-    broker = (await wire.call("Metadata", 9, MetadataRequest(topics=None))).brokers[0]
+    broker = (await wire.ask(MetadataRequest(topics=None), 9)).brokers[0]
     assert (broker.host, broker.port) == ("127.0.0.1", scene.broker.port)
     await scene.stop()
     await scene.start(advertised_listeners="PLAINTEXT://kafka.example:19092")
     wire = await scene.connect()
-    broker = (await wire.call("Metadata", 9, MetadataRequest(topics=None))).brokers[0]
+    broker = (await wire.ask(MetadataRequest(topics=None), 9)).brokers[0]
     assert (broker.host, broker.port) == ("kafka.example", 19092)
-    cluster = await wire.call("DescribeCluster", 1, DescribeClusterRequest())
+    cluster = await wire.ask(DescribeClusterRequest(), 1)
     assert (cluster.brokers[0].host, cluster.controller_id) == ("kafka.example", 1)
 
 
 async def test_offsets_are_found_by_time_and_by_kind(wire: Any, make_batch: Any, make_produce: Any) -> None:
     await wire.create("t")
     for start in (1000, 3000, 2000):
-        await wire.call("Produce", 9, make_produce("t", make_batch([b"a", b"b"], timestamp=start)))
+        await wire.ask(make_produce("t", make_batch([b"a", b"b"], timestamp=start)), 9)
     assert await offset_at(wire, "t", -2) == (0, 0, -1)
     assert await offset_at(wire, "t", -1) == (0, 6, -1)
     assert await offset_at(wire, "t", -3) == (0, 3, 3001)
@@ -210,7 +200,7 @@ async def test_deleted_records_are_gone_for_readers(wire: Any) -> None:
     async def delete_up_to(offset: int) -> tuple[int, int]:
         partition = DeleteRecordsPartition(partition_index=0, offset=offset)
         request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[partition])])
-        partition_data = (await wire.call("DeleteRecords", 2, request)).topics[0].partitions[0]
+        partition_data = (await wire.ask(request, 2)).topics[0].partitions[0]
         return partition_data.error_code, partition_data.low_watermark
 
     assert await delete_up_to(2) == (0, 2)
@@ -255,7 +245,7 @@ async def test_the_older_way_replaces_all_settings(wire: Any) -> None:
     resource = ReplacedResource(
         resource_type=TOPIC, resource_name="t", configs=[ReplacedConfig(name="retention.bytes", value="9")]
     )
-    response = await wire.call("AlterConfigs", 2, AlterConfigsRequest(resources=[resource]))
+    response = await wire.ask(AlterConfigsRequest(resources=[resource]), 2)
     assert response.responses[0].error_code == 0
     configs = await config_of(wire, TOPIC, "t")
     assert (configs["retention.bytes"].value, configs["retention.ms"].value) == ("9", "604800000")
@@ -292,7 +282,7 @@ async def test_topics_are_described_page_by_page(wire: Any) -> None:
         request = DescribeTopicPartitionsRequest(
             topics=[TopicRequest(name="b"), TopicRequest(name="a")], response_partition_limit=2, cursor=cursor
         )
-        page = await wire.call("DescribeTopicPartitions", 0, request)
+        page = await wire.ask(request, 0)
         seen += [
             (topic.name, partition.partition_index) for topic in page.topics for partition in topic.partitions
         ]
@@ -307,7 +297,7 @@ async def test_topics_are_described_page_by_page(wire: Any) -> None:
 async def test_log_directories_tell_their_partitions_and_space(scene: Any, wire: Any) -> None:
     await wire.create("t", partitions=2)
     await wire.produce("t", [b"x" * 1000])
-    response = await wire.call("DescribeLogDirs", 4, DescribeLogDirsRequest(topics=None))
+    response = await wire.ask(DescribeLogDirsRequest(topics=None), 4)
     [directory] = response.results
     sizes = {
         partition.partition_index: partition.partition_size for partition in directory.topics[0].partitions
@@ -321,7 +311,7 @@ async def test_log_directories_tell_their_partitions_and_space(scene: Any, wire:
 async def test_producer_ids_are_fresh(wire: Any) -> None:
     ids = set()
     for _ in range(3):
-        response = await wire.call("InitProducerId", 4, InitProducerIdRequest(transactional_id=None))
+        response = await wire.ask(InitProducerIdRequest(transactional_id=None), 4)
         assert (response.error_code, response.producer_epoch) == (0, 0)
         ids.add(response.producer_id)
     assert len(ids) == 3
@@ -341,7 +331,7 @@ async def test_the_end_of_an_epoch_is_where_the_next_one_began(scene: Any, wire:
         request = OffsetForLeaderEpochRequest(
             replica_id=-1, topics=[OffsetForLeaderTopic(topic="t", partitions=[partition])]
         )
-        partition_data = (await wire.call("OffsetForLeaderEpoch", 4, request)).topics[0].partitions[0]
+        partition_data = (await wire.ask(request, 4)).topics[0].partitions[0]
         return partition_data.error_code, partition_data.leader_epoch, partition_data.end_offset
 
     assert await end_of(0) == (0, 0, 2)
@@ -352,11 +342,11 @@ async def test_the_end_of_an_epoch_is_where_the_next_one_began(scene: Any, wire:
 
 async def test_api_versions_lists_what_is_served(wire: Any) -> None:
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
-    response = await wire.call("ApiVersions", 3, request)
+    response = await wire.ask(request, 3)
     ranges = {api_key.api_key: (api_key.min_version, api_key.max_version) for api_key in response.api_keys}
     assert (ranges[0], ranges[1], ranges[18], ranges[22]) == ((0, 13), (4, 18), (0, 5), (0, 5))
     bad = ApiVersionsRequest(client_software_name="-bad-", client_software_version="1.0")
-    assert (await wire.call("ApiVersions", 3, bad)).error_code == ErrorCode.INVALID_REQUEST
+    assert (await wire.ask(bad, 3)).error_code == ErrorCode.INVALID_REQUEST
 
 
 async def test_no_keys_and_an_empty_list_of_keys_both_mean_all(wire: Any) -> None:
@@ -364,7 +354,7 @@ async def test_no_keys_and_an_empty_list_of_keys_both_mean_all(wire: Any) -> Non
     counts = []
     for keys in (None, [], ["retention.ms", "no.such"]):
         resource = DescribeConfigsResource(resource_type=TOPIC, resource_name="t", configuration_keys=keys)
-        response = await wire.call("DescribeConfigs", 4, DescribeConfigsRequest(resources=[resource]))
+        response = await wire.ask(DescribeConfigsRequest(resources=[resource]), 4)
         counts.append(len(response.results[0].configs))
     assert counts[0] == counts[1] > 1
     assert counts[2] == 1
@@ -378,7 +368,7 @@ async def test_an_impossible_resource_is_distinguished_from_one_that_is_not_ther
         (99, "t"): ErrorCode.INVALID_REQUEST,
     }
     resources = [DescribeConfigsResource(resource_type=kind, resource_name=name) for kind, name in cases]
-    response = await wire.call("DescribeConfigs", 4, DescribeConfigsRequest(resources=resources))
+    response = await wire.ask(DescribeConfigsRequest(resources=resources), 4)
     assert [entry.error_code for entry in response.results] == list(cases.values())
 
 
@@ -390,16 +380,14 @@ async def test_a_resource_named_twice_is_refused_both_times_and_not_changed(wire
     resources = [
         AlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=[entry]) for entry in entries
     ]
-    response = await wire.call(
-        "IncrementalAlterConfigs", 1, IncrementalAlterConfigsRequest(resources=resources)
-    )
+    response = await wire.ask(IncrementalAlterConfigsRequest(resources=resources), 1)
     assert [reply.error_code for reply in response.responses] == [ErrorCode.INVALID_REQUEST]
     replaced = [
         ReplacedResource(
             resource_type=TOPIC, resource_name="t", configs=[ReplacedConfig(name="retention.ms", value="1")]
         )
     ]
-    response = await wire.call("AlterConfigs", 2, AlterConfigsRequest(resources=replaced * 2))
+    response = await wire.ask(AlterConfigsRequest(resources=replaced * 2), 2)
     assert [last_response.error_code for last_response in response.responses] == [ErrorCode.INVALID_REQUEST]
     assert (await config_of(wire, TOPIC, "t"))["retention.ms"].value == "5"
 
@@ -409,7 +397,7 @@ async def test_a_setting_without_a_value_is_refused(wire: Any) -> None:
     resource = ReplacedResource(
         resource_type=TOPIC, resource_name="t", configs=[ReplacedConfig(name="retention.ms", value=None)]
     )
-    response = await wire.call("AlterConfigs", 2, AlterConfigsRequest(resources=[resource]))
+    response = await wire.ask(AlterConfigsRequest(resources=[resource]), 2)
     assert response.responses[0].error_code == ErrorCode.INVALID_REQUEST
     assert await alter(wire, TOPIC, "t", ("retention.ms", SET, None)) == ErrorCode.INVALID_REQUEST
 
@@ -428,6 +416,6 @@ async def test_a_cursor_behind_a_topics_end_does_not_make_room_for_more_than_was
         response_partition_limit=3,
         cursor=Cursor(topic_name="a", partition_index=100),
     )
-    response = await wire.call("DescribeTopicPartitions", 0, request)
+    response = await wire.ask(request, 0)
     assert [len(topic.partitions) for topic in response.topics] == [0, 3]
     assert (response.next_cursor.topic_name, response.next_cursor.partition_index) == ("b", 3)

@@ -45,22 +45,20 @@ async def subscribe(wire: Any, name: str, **settings: str) -> int:
         for key, value in settings.items()
     ]
     resource = AlterConfigsResource(resource_type=CLIENT_METRICS, resource_name=name, configs=configs)
-    response = await wire.call(
-        "IncrementalAlterConfigs", 1, IncrementalAlterConfigsRequest(resources=[resource])
-    )
+    response = await wire.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
     return int(response.responses[0].error_code)
 
 
 async def get(wire: Any, instance: UUID | None = None) -> GetTelemetrySubscriptionsResponse:
     request = GetTelemetrySubscriptionsRequest(client_instance_id=instance or UUID(int=0))
-    response = await wire.call("GetTelemetrySubscriptions", 0, request)
+    response = await wire.ask(request, 0)
     assert isinstance(response, GetTelemetrySubscriptionsResponse)
     return response
 
 
 async def push(wire: Any, got: GetTelemetrySubscriptionsResponse, metrics: bytes, **more: Any) -> ErrorCode:
     terms = {"client_instance_id": got.client_instance_id, "subscription_id": got.subscription_id, **more}
-    response = await wire.call("PushTelemetry", 0, PushTelemetryRequest(metrics=metrics, **terms))
+    response = await wire.ask(PushTelemetryRequest(metrics=metrics, **terms), 0)
     return ErrorCode.of(response.error_code)
 
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
+from tests.kit.requests import batch_of
 from tests.scenarios.administration.published_dashboards import KNOWN_MISSING, PUBLISHED, SHARE_MIN
 from tests.scenarios.administration.test_metrics import Samples, commit, listen, scrape
 from tests.scenarios.groups.test_classic_groups import Member as ClassicMember
-from tests.scenarios.one_broker import batch_of
 from tests.scenarios.transactions.transactional_producer import EPOCHS, TransactionalProducer, coordinated
 
 from odradek.broker.metrics.listener import MetricsListener
@@ -57,7 +57,7 @@ async def busy_broker(scene: Any, opened: list[MetricsListener]) -> Samples:
     member = ClassicMember(wire, group="readers")
     await member.join()
     await member.sync({member.member_id: b"x"})
-    await wire.call("OffsetCommit", 8, commit(member.group, member.member_id, "flights", 0, 1))
+    await wire.ask(commit(member.group, member.member_id, "flights", 0, 1), 8)
     await coordinated(wire)
     producer = TransactionalProducer(wire, batch_of, "writer", EPOCHS)
     assert await producer.init() == 0

@@ -30,13 +30,13 @@ async def move(wire: Any, path: str, topic: str, *indexes: int, version: int = 2
     wanted = AlterReplicaLogDir(
         path=path, topics=[AlterReplicaLogDirTopic(name=topic, partitions=list(indexes))]
     )
-    response = await wire.call("AlterReplicaLogDirs", version, AlterReplicaLogDirsRequest(dirs=[wanted]))
+    response = await wire.ask(AlterReplicaLogDirsRequest(dirs=[wanted]), version)
     return [partition.error_code for partition in response.results[0].partitions]
 
 
 async def places(wire: Any) -> dict[tuple[str, int, bool], str]:
     """Returns where each log is, by topic, partition, and whether it is a future one."""
-    response = await wire.call("DescribeLogDirs", 5, DescribeLogDirsRequest(topics=None))
+    response = await wire.ask(DescribeLogDirsRequest(topics=None), 5)
     return {
         (topic.name, partition.partition_index, partition.is_future_key): entry.log_dir
         for entry in response.results
@@ -99,7 +99,7 @@ async def test_a_move_under_way_is_shown_and_can_be_called_off(
         held = PausedCopies(patch, scene.runtime.offload)
         assert await move(wire, target, "t", 0) == [0]
         assert await move(wire, target, "t", 0) == [0], "asking twice changes nothing"
-        response = await wire.call("DescribeLogDirs", 5, DescribeLogDirsRequest(topics=None))
+        response = await wire.ask(DescribeLogDirsRequest(topics=None), 5)
         future = (
             next(directory for directory in response.results if directory.log_dir == target)
             .topics[0]
@@ -150,7 +150,7 @@ async def test_a_topic_deleted_on_its_way_is_gone(scene: Any, monkeypatch: pytes
         held = PausedCopies(patch, scene.runtime.offload)
         assert await move(wire, target, "t", 0) == [0]
         delete = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=5000)
-        assert (await wire.call("DeleteTopics", 6, delete)).responses[0].error_code == 0
+        assert (await wire.ask(delete, 6)).responses[0].error_code == 0
         held.go.set()
         await until(lambda: not list(Path(target).glob("t-0.*-future")))
     await wire.create("t")
@@ -194,7 +194,7 @@ async def test_a_groups_offsets_move_with_their_partition(scene: Any) -> None:
     )
     from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
 
-    await wire.call("FindCoordinator", 3, FindCoordinatorRequest(key="g"))
+    await wire.ask(FindCoordinatorRequest(key="g"), 3)
     commit = OffsetCommitRequest(
         group_id="g",
         topics=[
@@ -213,11 +213,11 @@ async def test_a_groups_offsets_move_with_their_partition(scene: Any) -> None:
     )
 
     async def committed() -> tuple[int, int]:
-        group = (await wire.call("OffsetFetch", 8, fetch)).groups[0]
+        group = (await wire.ask(fetch, 8)).groups[0]
         return group.error_code, group.topics[0].partitions[0].committed_offset if group.topics else -1
 
     async def commit_it() -> bool:
-        response = await wire.call("OffsetCommit", 8, commit)
+        response = await wire.ask(commit, 8)
         return not response.topics[0].partitions[0].error_code
 
     await until(commit_it)

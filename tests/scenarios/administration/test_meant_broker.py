@@ -15,11 +15,11 @@ MEANT = 5
 
 async def greeted(wire: Any, version: int = MEANT, **meant: Any) -> Any:
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1", **meant)
-    return await wire.call("ApiVersions", version, request)
+    return await wire.ask(request, version)
 
 
 async def test_the_right_broker_and_one_that_is_not_named_answer_in_full(wire: Any) -> None:
-    metadata = await wire.call("Metadata", 12, MetadataRequest(topics=[]))
+    metadata = await wire.ask(MetadataRequest(topics=[]), 12)
     here = {"cluster_id": metadata.cluster_id, "node_id": metadata.brokers[0].node_id}
     for meant in (here, {}, {"cluster_id": metadata.cluster_id}, {"node_id": here["node_id"]}):
         response = await greeted(wire, **meant)
@@ -28,7 +28,7 @@ async def test_the_right_broker_and_one_that_is_not_named_answer_in_full(wire: A
 
 @pytest.mark.parametrize("field", ["cluster_id", "node_id"])
 async def test_another_one_asks_the_client_to_bootstrap_again(wire: Any, field: str) -> None:
-    metadata = await wire.call("Metadata", 12, MetadataRequest(topics=[]))
+    metadata = await wire.ask(MetadataRequest(topics=[]), 12)
     meant = {"cluster_id": metadata.cluster_id, "node_id": metadata.brokers[0].node_id}
     other = {"cluster_id": "another-cluster", "node_id": 4_711}
     response = await greeted(wire, **{**meant, field: other[field]})

@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
-from tests.kit.blocking_wire import request_frame
 from tests.kit.frames import read_frame
+from tests.kit.requests import batch_of
 from tests.kit.waiting import until
+from tests.kit.wire import request_frame
 from tests.scenarios.groups.test_classic_groups import Member as ClassicMember
-from tests.scenarios.one_broker import batch_of
 from tests.scenarios.transactions.transactional_producer import EPOCHS, TransactionalProducer, coordinated
 
 from odradek.broker.app import Broker
@@ -171,7 +171,7 @@ async def test_figures_of_requests_agree_with_what_was_asked(
     assert (f"{bean}failedproducerequests_total", (("topic", "nowhere"),)) not in samples
 
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name="flights")], timeout_ms=5000)
-    await wire.call("DeleteTopics", 6, request)
+    await wire.ask(request, 6)
     samples = await scrape(listener)
     assert (f"{bean}messagesin_total", (("topic", "flights"),)) not in samples
     assert of(samples, f"{bean}messagesin_total") == 2, "the broker's sums keep what a deleted topic had"
@@ -191,8 +191,8 @@ async def test_groups_and_their_lag_agree_with_what_was_committed(
     await member.sync({member.member_id: b"x"})
     wheres = [("flights", 0, 1), ("flights", 1, 0), ("doomed", 0, 0)]
     for topic, index, offset in wheres:
-        await wire.call("OffsetCommit", 8, commit(member.group, member.member_id, topic, index, offset))
-    await wire.call("OffsetCommit", 8, commit('quoted "group"', "", "flights", 0, 9))
+        await wire.ask(commit(member.group, member.member_id, topic, index, offset), 8)
+    await wire.ask(commit('quoted "group"', "", "flights", 0, 9), 8)
     listener = listen(broker, listeners)
     await scrape(listener)
     await wire.produce("flights", [b"d"])
@@ -221,7 +221,7 @@ async def test_groups_and_their_lag_agree_with_what_was_committed(
     assert of(samples, "kafka_server_group_coordinator_metrics_consumer_group_count", state="stable") == 0
 
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name="flights")], timeout_ms=5000)
-    await wire.call("DeleteTopics", 6, request)
+    await wire.ask(request, 6)
     again = await wire.create("flights", partitions=2)
     assert again.topic_id != topic_id
     samples = await scrape(listener)
@@ -260,7 +260,7 @@ async def test_figures_of_the_server_agree_with_what_was_done(
     other = await scene.connect()
     await wire.create("flights", partitions=1)
     await wire.produce("flights", [b"a"])
-    await other.call("Metadata", 12, MetadataRequest(topics=None))
+    await other.ask(MetadataRequest(topics=None), 12)
     await other.close()
     scene.forget(other)
     await until(lambda: broker.server.connection_count <= 1)

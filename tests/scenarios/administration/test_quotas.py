@@ -30,7 +30,7 @@ def entry(entity: dict[str, str | None], **limits: float | None) -> Any:
 
 async def set_quota(wire: Any, entity: dict[str, str | None], **limits: float | None) -> None:
     request = alter.AlterClientQuotasRequest(entries=[entry(entity, **limits)])
-    response = await wire.call("AlterClientQuotas", 1, request)
+    response = await wire.ask(request, 1)
     assert [quota_entry.error_code for quota_entry in response.entries] == [0], response
 
 
@@ -42,7 +42,7 @@ async def described(wire: Any, *components: Any, strict: bool = False) -> Any:
         ],
         strict=strict,
     )
-    return await wire.call("DescribeClientQuotas", 1, request)
+    return await wire.ask(request, 1)
 
 
 ANONYMOUS = {"user": "ANONYMOUS"}
@@ -83,7 +83,7 @@ async def test_each_entry_succeeds_or_fails_by_itself_and_nothing_changes_when_o
     ]
     request = alter.AlterClientQuotasRequest(entries=entries, validate_only=True)
     for validate_only, count in ((True, 0), (False, 1)):
-        response = await wire.call("AlterClientQuotas", 1, request.replace(validate_only=validate_only))
+        response = await wire.ask(request.replace(validate_only=validate_only), 1)
         assert [quota_entry.error_code for quota_entry in response.entries] == [0, 42, 42, 42, 42]
         assert len((await described(wire)).entries) == count
 
@@ -101,10 +101,10 @@ async def test_a_producer_over_its_quota_is_answered_and_then_muted(scene: Any, 
     await set_quota(admin, TEST_CLIENT, producer_byte_rate=LITTLE)
     first = await wire.produce("t", [b"x" * 100])
     assert first.error_code == 0, "the answer comes first"
-    wire.send("Metadata", 9, MetadataRequest(topics=None))
+    wire.ask_later(MetadataRequest(topics=None), 9)
     # Another connection is served while this one is not; the quota is gone then, but who is muted stays so.
     await set_quota(admin, TEST_CLIENT, producer_byte_rate=None)
-    await admin.call("Metadata", 9, MetadataRequest(topics=None))
+    await admin.ask(MetadataRequest(topics=None), 9)
     assert await nothing_arrives(wire)
     assert (await admin.values("t")) == [b"x" * 100]
 
@@ -121,7 +121,7 @@ async def test_the_answer_says_how_long_the_client_must_wait(
 ) -> None:
     await wire.create("t")
     await set_quota(wire, TEST_CLIENT, producer_byte_rate=100.0)
-    response = await wire.call("Produce", 9, make_produce("t", make_batch([b"x" * 2000])))
+    response = await wire.ask(make_produce("t", make_batch([b"x" * 2000])), 9)
     assert 10_000 < response.throttle_time_ms < 20_000
 
 
@@ -131,12 +131,12 @@ async def test_after_the_wait_the_connection_is_served_again(
     await wire.create("t")
     await set_quota(wire, TEST_CLIENT, producer_byte_rate=20_000.0)
     large = make_produce("t", make_batch([b"x" * 201_000]))
-    throttled = await wire.call("Produce", 9, large)
+    throttled = await wire.ask(large, 9)
     assert 0 < throttled.throttle_time_ms < 1000
-    wire.send("Metadata", 9, MetadataRequest(topics=None))
-    wire.send("Metadata", 9, MetadataRequest(topics=None))
-    assert len((await wire.receive()).topics) == 1
-    assert len((await wire.receive()).topics) == 1
+    wire.ask_later(MetadataRequest(topics=None), 9)
+    wire.ask_later(MetadataRequest(topics=None), 9)
+    assert len((await wire.response()).topics) == 1
+    assert len((await wire.response()).topics) == 1
 
 
 @pytest.mark.parametrize(("topic", "acks"), [("missing", -1), ("t", 0)])
@@ -149,14 +149,14 @@ async def test_a_request_that_is_refused_or_unanswered_costs_the_same(
     await set_quota(admin, TEST_CLIENT, producer_byte_rate=LITTLE)
     request = make_produce(topic, make_batch([b"x" * 100]), acks=acks)
     if acks:
-        response = await wire.call("Produce", 9, request)
+        response = await wire.ask(request, 9)
         assert response.responses[0].partition_responses[0].error_code == 3
         assert response.throttle_time_ms > 0
     else:
-        wire.send("Produce", 9, request)
-        wire.expect_no_answer()
-    wire.send("Metadata", 9, MetadataRequest(topics=None))
-    await admin.call("Metadata", 9, MetadataRequest(topics=None))
+        wire.ask_later(request, 9)
+        wire.expect_no_response()
+    wire.ask_later(MetadataRequest(topics=None), 9)
+    await admin.ask(MetadataRequest(topics=None), 9)
     assert await nothing_arrives(wire)
 
 
@@ -168,13 +168,13 @@ async def test_a_consumer_over_its_quota_gets_what_was_found_and_is_then_muted(
     await admin.create("t")
     await admin.produce("t", [b"x" * 5000])
     await set_quota(admin, TEST_CLIENT, consumer_byte_rate=100.0)
-    response = await wire.call("Fetch", 11, make_fetch("t", 0))
+    response = await wire.ask(make_fetch("t", 0), 11)
     assert len(response.responses[0].partitions[0].records) > 5000, (
         "a batch above the quota arrives all the same"
     )
     assert response.throttle_time_ms > 10_000
-    wire.send("Metadata", 9, MetadataRequest(topics=None))
-    await admin.call("Metadata", 9, MetadataRequest(topics=None))
+    wire.ask_later(MetadataRequest(topics=None), 9)
+    await admin.ask(MetadataRequest(topics=None), 9)
     assert await nothing_arrives(wire)
 
 
@@ -183,7 +183,7 @@ async def test_a_fetch_takes_no_more_than_the_quotas_window(wire: Any, make_fetc
     for _ in range(5):
         await wire.produce("t", [b"x" * 1000])
     await set_quota(wire, TEST_CLIENT, consumer_byte_rate=250.0)
-    response = await wire.call("Fetch", 11, make_fetch("t", 0))
+    response = await wire.ask(make_fetch("t", 0), 11)
     assert 2000 < len(response.responses[0].partitions[0].records) < 2500
     assert response.throttle_time_ms == 0
 
@@ -214,8 +214,8 @@ async def test_a_member_of_a_share_group_over_the_quota_of_consumers_is_muted(sc
     records, throttle_time_ms = await first_records(member)
     assert len(records) > 1000, "a batch above the quota arrives all the same"
     assert throttle_time_ms > 10_000
-    wire.send("Metadata", 9, MetadataRequest(topics=None))
-    await admin.call("Metadata", 9, MetadataRequest(topics=None))
+    wire.ask_later(MetadataRequest(topics=None), 9)
+    await admin.ask(MetadataRequest(topics=None), 9)
     assert await nothing_arrives(wire)
 
 
@@ -231,15 +231,15 @@ async def test_a_member_of_a_share_group_is_given_no_more_than_the_quotas_window
 
 async def test_the_time_spent_on_requests_is_limited_for_every_api(wire: Any) -> None:
     await set_quota(wire, ANONYMOUS, request_percentage=0.0001)
-    await wire.call("Metadata", 9, MetadataRequest(topics=None))
-    response = await wire.call("Metadata", 9, MetadataRequest(topics=None))
+    await wire.ask(MetadataRequest(topics=None), 9)
+    response = await wire.ask(MetadataRequest(topics=None), 9)
     assert 0 < response.throttle_time_ms <= 1000
 
 
 async def test_time_counts_while_a_request_works_and_not_while_it_waits(wire: Any, make_fetch: Any) -> None:
     await wire.create("t")
     await set_quota(wire, ANONYMOUS, request_percentage=90.0)
-    empty = await wire.call("Fetch", 11, make_fetch("t", 0, max_wait_ms=200))
+    empty = await wire.ask(make_fetch("t", 0, max_wait_ms=200), 11)
     assert empty.throttle_time_ms == 0
     assert await creation(wire, 7, "made", 1) == (0, 0)
     assert await wire.produce("t", [b"x"])
@@ -261,7 +261,7 @@ async def test_a_client_without_a_quota_is_not_held_up_by_anothers(scene: Any) -
 async def creation(wire: Any, version: int, topic: str, partitions: int, **options: Any) -> tuple[int, int]:
     new = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
     request = CreateTopicsRequest(topics=[new], timeout_ms=5000, **options)
-    response = await wire.call("CreateTopics", version, request)
+    response = await wire.ask(request, version)
     return response.topics[0].error_code, response.throttle_time_ms
 
 
@@ -281,10 +281,10 @@ async def test_changes_to_partitions_are_refused_over_the_quota(scene: Any) -> N
         topics=[CreatePartitionsTopic(name="present", count=3, assignments=None)], timeout_ms=5000
     )
     refused = await scene.connect()
-    assert (await refused.call("CreatePartitions", 3, grow)).results[0].error_code == 89
+    assert (await refused.ask(grow, 3)).results[0].error_code == 89
     refused = await scene.connect()
     delete = DeleteTopicsRequest(topics=[DeleteTopicState(name="present")], timeout_ms=5000)
-    assert (await refused.call("DeleteTopics", 6, delete)).responses[0].error_code == 89
+    assert (await refused.ask(delete, 6)).responses[0].error_code == 89
 
 
 async def test_clients_that_do_not_know_the_error_are_served_and_wait(scene: Any) -> None:
@@ -304,7 +304,7 @@ async def test_an_address_that_connects_too_often_is_refused(scene: Any) -> None
     await set_quota(admin, {"ip": "127.0.0.1"}, connection_creation_rate=1.0)
     wires = [await scene.connect() for _ in range(11)]
     for wire in wires[:10]:
-        assert (await wire.call("Metadata", 9, MetadataRequest(topics=None))).brokers
+        assert (await wire.ask(MetadataRequest(topics=None), 9)).brokers
     assert await wires[10].closed_by_broker()
 
 
@@ -314,7 +314,7 @@ async def test_connections_above_the_brokers_rate_wait(scene: Any) -> None:
     broker = scene.broker.context
     assert broker.quotas.limits_connections
     wires = [await scene.connect() for _ in range(3)]
-    assert (await wires[2].call("Metadata", 9, MetadataRequest(topics=None))).brokers
+    assert (await wires[2].ask(MetadataRequest(topics=None), 9)).brokers
 
 
 async def test_quotas_of_more_entities_than_a_cluster_may_have_are_refused(
@@ -328,7 +328,7 @@ async def test_quotas_of_more_entities_than_a_cluster_may_have_are_refused(
     request = alter.AlterClientQuotasRequest(
         entries=[entry({"client-id": name}, producer_byte_rate=1e9) for name in names]
     )
-    response = await wire.call("AlterClientQuotas", 1, request)
+    response = await wire.ask(request, 1)
     assert [quota_entry.error_code for quota_entry in response.entries] == [ErrorCode.POLICY_VIOLATION] * 3
     assert "3" in response.entries[0].error_message
     await set_quota(wire, {"client-id": "client-0"}, producer_byte_rate=1e9)
@@ -347,7 +347,7 @@ async def test_quotas_that_take_more_bytes_than_a_registry_does_are_refused(wire
     request = alter.AlterClientQuotasRequest(
         entries=[entry({"client-id": name}, producer_byte_rate=1e9) for name in names]
     )
-    response = await wire.call("AlterClientQuotas", 1, request)
+    response = await wire.ask(request, 1)
     assert {quota_entry.error_code for quota_entry in response.entries} == {ErrorCode.POLICY_VIOLATION}
     assert "/quotas/0" in response.entries[0].error_message
     assert not (await described(wire)).entries

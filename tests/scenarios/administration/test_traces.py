@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.requests import fetch_request, produce_request
 from tests.kit.waiting import until
-from tests.scenarios.one_broker import Scene, Wire, fetch_request, produce_request
+from tests.kit.wire import Wire
+from tests.scenarios.one_broker import Scene
 
 from odradek.broker.app import Broker
 from odradek.broker.instruments.record_traces import RecordTraces
-from odradek.config.loading import load_broker_config
+from odradek.config.broker import BrokerConfig
 from odradek.records import BatchBuilder, Codec
-from odradek.runtime.real import real_runtime
 from odradek.telemetry.spans import FinishedSpan
 from odradek.telemetry.trace_context import TraceContext
 
@@ -76,17 +77,11 @@ class TracingScene(Scene):
         self.clock_of_traces: SteppedClock | None = None
         """The runtime's clock unless the test sets one before it starts the broker."""
 
-    async def start(self, **settings: str) -> Broker:
-        values = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(self.directory / "data")}
-        values |= {key.replace("_", "."): value for key, value in settings.items()}
-        config, _ = load_broker_config(values)
-        self.runtime = real_runtime()
-        self.broker = Broker(config, self.runtime)
-        clock = self.clock_of_traces or self.runtime.clock
-        traced = replace(self.runtime, clock=clock)
-        self.broker.traces = RecordTraces(self.sink, traced, config.otlp, broker_id=1)
-        await self.broker.start()
-        return self.broker
+    def new_broker(self, config: BrokerConfig) -> Broker:
+        broker = super().new_broker(config)
+        traced = replace(self.runtime, clock=self.clock_of_traces or self.runtime.clock)
+        broker.traces = RecordTraces(self.sink, traced, config.otlp, broker_id=1)
+        return broker
 
 
 @pytest.fixture
@@ -99,7 +94,7 @@ async def scene(tmp_path: Path, sink: SpanList) -> Any:
 
 
 async def produce(wire: Wire, records: bytearray, acks: int = -1) -> int:
-    response = await wire.call("Produce", 9, produce_request("flights", records, acks=acks))
+    response = await wire.ask(produce_request("flights", records, acks=acks), 9)
     data = response.responses[0].partition_responses[0]
     assert data.error_code == 0
     return data.base_offset  # type: ignore[no-any-return]
@@ -130,24 +125,19 @@ async def test_a_records_way_through_a_broker_is_its_clients_children(
     assert len(sink.spans) == 6
 
 
-async def test_a_long_poll_begins_for_a_record_when_it_is_appended(wire: Wire, sink: SpanList) -> None:
-    scene_wire = wire
-    await scene_wire.create("flights")
-    scene_wire.send("Fetch", 11, fetch_request("flights", 0, max_wait_ms=10_000))
+async def test_a_long_poll_begins_for_a_record_when_it_is_appended(
+    scene: Scene, wire: Wire, sink: SpanList
+) -> None:
+    await wire.create("flights")
+    wire.ask_later(fetch_request("flights", 0, max_wait_ms=10_000), 11)
     await asyncio.sleep(0.05)
-    other = Wire(*await asyncio.open_connection("127.0.0.1", _port(wire)))
-    await produce(other, traced_batch(context(1)))
-    response = await scene_wire.receive()
-    await other.close()
+    await produce(await scene.connect(), traced_batch(context(1)))
+    response = await wire.response()
 
     assert response.responses[0].partitions[0].records
     (fetch,) = sink.of("fetch")
     (append,) = sink.of("append")
     assert fetch.start_ns == append.end_ns
-
-
-def _port(wire: Wire) -> int:
-    return int(wire.about("peername")[1])
 
 
 async def test_what_is_not_sampled_or_no_context_becomes_no_span(wire: Wire, sink: SpanList) -> None:
@@ -241,8 +231,6 @@ async def test_a_deleted_topic_is_forgotten(scene: TracingScene, sink: SpanList)
     await produce(wire, traced_batch(context(1)))
     partition = broker.context.replicas.leader("flights", 0)
     assert broker.traces.remembers(partition)
-    await wire.call(
-        "DeleteTopics", 6, DeleteTopicsRequest(topics=[DeleteTopicState(name="flights")], timeout_ms=5_000)
-    )
+    await wire.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="flights")], timeout_ms=5_000), 6)
     del partition
     await until(lambda: not broker.traces.partition_count)

@@ -176,7 +176,7 @@ def error_codes(message: Any) -> set[int]:
 async def test_it_answers_in_every_version(wire: Any, name: str, version: int) -> None:
     await wire.create("t")
     request, codes = REQUESTS[name]
-    assert error_codes(await wire.call(name, version, request(version))) == codes
+    assert error_codes(await wire.ask(request(version), version)) == codes
 
 
 # -- elections and reassignments
@@ -184,17 +184,17 @@ async def test_it_answers_in_every_version(wire: Any, name: str, version: int) -
 
 async def test_no_election_is_needed_and_what_is_unknown_is_said(wire: Any) -> None:
     await wire.create("t", 2)
-    response = await wire.call("ElectLeaders", 2, election(("t", [0, 1, 7]), ("none", [0])))
+    response = await wire.ask(election(("t", [0, 1, 7]), ("none", [0])), 2)
     assert response.error_code == 0
     assert [
         [partition.error_code for partition in topic.partition_result]
         for topic in response.replica_election_results
     ] == [[84, 84, 3], [3]]
-    everything = await wire.call("ElectLeaders", 2, elect.ElectLeadersRequest(topic_partitions=None))
+    everything = await wire.ask(elect.ElectLeadersRequest(topic_partitions=None), 2)
     assert [(topic.topic, topic.partition_result) for topic in everything.replica_election_results] == [
         ("t", [])
     ]
-    unknown = await wire.call("ElectLeaders", 2, election(("t", [0]), election_type=5))
+    unknown = await wire.ask(election(("t", [0]), election_type=5), 2)
     assert unknown.error_code == 42
 
 
@@ -219,10 +219,10 @@ async def test_a_coordinators_topic_is_made_with_the_replicas_that_there_can_be(
     await scene.start(**({} if given is None else {setting: given}))
     wire = await scene.connect()
     asked = find_coordinator.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-    coordinator = (await wire.call("FindCoordinator", 6, asked)).coordinators[0]
+    coordinator = (await wire.ask(asked, 6)).coordinators[0]
     assert (coordinator.error_code, coordinator.node_id) == (0, 1)
     named = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=topic)])
-    partitions = (await wire.call("Metadata", 12, named)).topics[0].partitions
+    partitions = (await wire.ask(named, 12)).topics[0].partitions
     assert all(partition.replica_nodes == [1] for partition in partitions)
     assert ("internal_topic_has_fewer_replicas" in caplog.text) == (given is not None)
 
@@ -231,7 +231,7 @@ async def test_a_broker_that_runs_stays_registered(scene: Any) -> None:
     await scene.start(node_id="7")
     wire = await scene.connect()
     itself = unregister.UnregisterBrokerRequest(broker_id=7)
-    response = await wire.call("UnregisterBroker", 0, itself)
+    response = await wire.ask(itself, 0)
     assert response.error_code == 42
     assert "is running" in response.error_message
 
@@ -250,7 +250,7 @@ async def test_an_offline_partition_has_no_one_to_elect(
         patch.setattr(PosixDisk, "make_directory", no_space)
         await wire.create("t")
     for request in (election(("t", [0])), elect.ElectLeadersRequest(topic_partitions=None)):
-        response = await wire.call("ElectLeaders", 2, request.replace(election_type=kind))
+        response = await wire.ask(request.replace(election_type=kind), 2)
         assert response.replica_election_results[0].partition_result[0].error_code == code
 
 
@@ -272,7 +272,7 @@ async def test_a_reassignment_is_to_this_broker_or_refused(
     wire: Any, topic: str, index: int, replicas: list[int] | None, code: int
 ) -> None:
     await wire.create("t")
-    response = await wire.call("AlterPartitionReassignments", 1, reassignment(topic, index, replicas))
+    response = await wire.ask(reassignment(topic, index, replicas), 1)
     assert (response.error_code, response.responses[0].partitions[0].error_code) == (0, code)
 
 
@@ -280,7 +280,7 @@ async def test_a_reassignment_is_to_this_broker_or_refused(
 
 
 async def test_the_controller_is_a_quorum_of_one(wire: Any) -> None:
-    response = await wire.call("DescribeQuorum", 2, quorum_of("__cluster_metadata"))
+    response = await wire.ask(quorum_of("__cluster_metadata"), 2)
     state = response.topics[0].partitions[0]
     assert (state.leader_id, [voter.replica_id for voter in state.current_voters], state.observers) == (
         1,
@@ -290,13 +290,13 @@ async def test_the_controller_is_a_quorum_of_one(wire: Any) -> None:
     assert state.high_watermark == state.current_voters[0].log_end_offset > 0
     assert [node.node_id for node in response.nodes] == [1]
     for request in (quorum_of("t"), quorum_of("__cluster_metadata", 1)):
-        response = await wire.call("DescribeQuorum", 2, request)
+        response = await wire.ask(request, 2)
         assert response.topics[0].partitions[0].error_code == 3
 
 
 async def finalized(wire: Any) -> tuple[int, dict[str, int]]:
     request = api_versions.ApiVersionsRequest(client_software_name="c", client_software_version="1")
-    response = await wire.call("ApiVersions", 4, request)
+    response = await wire.ask(request, 4)
     return response.finalized_features_epoch, {
         finalized_feature.name: finalized_feature.max_version_level
         for finalized_feature in response.finalized_features
@@ -309,15 +309,15 @@ async def test_levels_of_features_change_are_described_and_survive_a_restart(sce
     epoch, levels = await finalized(wire)
     assert levels["transaction.version"] == 2
     down = feature("transaction.version", 1, upgrade_type=2)
-    assert (await wire.call("UpdateFeatures", 2, down.replace(validate_only=True))).error_code == 0
+    assert (await wire.ask(down.replace(validate_only=True), 2)).error_code == 0
     assert await finalized(wire) == (epoch, levels)
-    assert (await wire.call("UpdateFeatures", 2, down)).error_code == 0
+    assert (await wire.ask(down, 2)).error_code == 0
     assert await finalized(wire) == (epoch + 1, {**levels, "transaction.version": 1})
     await scene.stop()
     await scene.start()
     wire = await scene.connect()
     assert await finalized(wire) == (epoch + 1, {**levels, "transaction.version": 1})
-    assert (await wire.call("UpdateFeatures", 2, feature("transaction.version", 2))).error_code == 0
+    assert (await wire.ask(feature("transaction.version", 2), 2)).error_code == 0
     assert await finalized(wire) == (epoch + 2, levels)
 
 
@@ -335,7 +335,7 @@ async def test_levels_of_features_change_are_described_and_survive_a_restart(sce
 async def test_a_level_that_cannot_be_is_refused(wire: Any, name: str, level: int, options: Any) -> None:
     before = await finalized(wire)
     for version in (1, 2):
-        response = await wire.call("UpdateFeatures", version, feature(name, level, **options))
+        response = await wire.ask(feature(name, level, **options), version)
         assert response.error_code == 95
         assert name in response.error_message
     assert await finalized(wire) == before
@@ -350,33 +350,29 @@ async def test_the_levels_of_kafkas_release_can_be_set(wire: Any) -> None:
         for name, level in levels.items()
     ]
     request = features.UpdateFeaturesRequest(timeout_ms=1000, feature_updates=updates)
-    response = await wire.call("UpdateFeatures", 2, request)
+    response = await wire.ask(request, 2)
     assert (response.error_code, response.error_message) == (0, None)
     assert (await finalized(wire))[1] == levels
 
 
 async def test_the_only_voter_stays_whatever_the_level_of_kraft_version(wire: Any) -> None:
     for level, removed, added in ((0, 35, 35), (1, 127, 126)):
-        assert (
-            level == 0
-            or (await wire.call("UpdateFeatures", 2, feature("kraft.version", level))).error_code == 0
-        )
-        response = await wire.call("RemoveRaftVoter", 0, RemoveRaftVoterRequest(cluster_id=None, voter_id=1))
+        assert level == 0 or (await wire.ask(feature("kraft.version", level), 2)).error_code == 0
+        response = await wire.ask(RemoveRaftVoterRequest(cluster_id=None, voter_id=1), 0)
         assert (response.error_code, "voter" in response.error_message) == (removed, True)
-        response = await wire.call("AddRaftVoter", 1, AddRaftVoterRequest(cluster_id=None, voter_id=1))
+        response = await wire.ask(AddRaftVoterRequest(cluster_id=None, voter_id=1), 1)
         assert (response.error_code, "voter" in response.error_message) == (added, True)
-        response = await wire.call("AddRaftVoter", 1, AddRaftVoterRequest(cluster_id=None, voter_id=2))
+        response = await wire.ask(AddRaftVoterRequest(cluster_id=None, voter_id=2), 1)
         assert response.error_code == 35
     for version, request in ((0, RemoveRaftVoterRequest), (1, AddRaftVoterRequest)):
-        name = request.__name__.removesuffix("Request")
-        response = await wire.call(name, version, request(voter_id=1, cluster_id="another"))
+        response = await wire.ask(request(voter_id=1, cluster_id="another"), version)
         assert response.error_code == 104
 
 
 async def test_the_oldest_clients_say_whether_a_level_may_go_down(wire: Any) -> None:
     for allowed, code in ((False, 95), (True, 0)):
         request = feature("transaction.version", 1, allow_downgrade=allowed)
-        assert (await wire.call("UpdateFeatures", 0, request)).error_code == code
+        assert (await wire.ask(request, 0)).error_code == code
 
 
 # -- settings of all kinds
@@ -389,7 +385,7 @@ async def alter(wire: Any, kind: int, name: str, *entries: Any, **options: Any) 
     ]
     resource = incremental.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
     request = incremental.IncrementalAlterConfigsRequest(resources=[resource], **options)
-    code: int = (await wire.call("IncrementalAlterConfigs", 1, request)).responses[0].error_code
+    code: int = (await wire.ask(request, 1)).responses[0].error_code
     return code
 
 
@@ -400,7 +396,7 @@ async def described(wire: Any, kind: int, name: str) -> dict[str, Any]:
     request = describe.DescribeConfigsRequest(
         resources=[resource], include_synonyms=True, include_documentation=True
     )
-    entry = (await wire.call("DescribeConfigs", 4, request)).results[0]
+    entry = (await wire.ask(request, 4)).results[0]
     if entry.error_code:
         return {"error": entry.error_code}
     return {config.name: config for config in entry.configs}
@@ -408,7 +404,7 @@ async def described(wire: Any, kind: int, name: str) -> dict[str, Any]:
 
 async def listed(wire: Any, *kinds: int) -> set[tuple[int, str]]:
     request = resources.ListConfigResourcesRequest(resource_types=list(kinds))
-    response = await wire.call("ListConfigResources", 1, request)
+    response = await wire.ask(request, 1)
     return {(resource.resource_type, resource.resource_name) for resource in response.config_resources}
 
 
@@ -519,7 +515,7 @@ async def test_subscriptions_to_metrics_are_kept_and_checked(wire: Any) -> None:
     assert (await described(wire, METRICS, "m"))["metrics"].config_source == 7
     assert (await described(wire, METRICS, "other"))["interval.ms"].value == "300000"
     assert await listed(wire, METRICS) == {(METRICS, "m")}
-    old = await wire.call("ListConfigResources", 0, resources.ListConfigResourcesRequest())
+    old = await wire.ask(resources.ListConfigResourcesRequest(), 0)
     assert [resource.resource_name for resource in old.config_resources] == ["m"]
     for name, entry, code in (
         ("", ("metrics", SET, "a"), 42),
@@ -564,7 +560,7 @@ async def test_a_kind_of_resource_that_does_not_exist_is_refused(wire: Any, kind
     assert await alter(wire, kind, "x") == 42
     assert await described(wire, kind, "x") == {"error": 42}
     request = resources.ListConfigResourcesRequest(resource_types=[kind])
-    assert (await wire.call("ListConfigResources", 1, request)).error_code == 35
+    assert (await wire.ask(request, 1)).error_code == 35
 
 
 async def test_names_that_cannot_be_are_refused(wire: Any) -> None:
@@ -583,15 +579,15 @@ async def test_everything_with_settings_is_listed(wire: Any) -> None:
 async def test_users_have_credentials_once_they_are_given_some(wire: Any) -> None:
     names = [describe_user_scram_credentials.UserName(name=name) for name in ("a", "b", "b")]
     request = describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=names)
-    response = await wire.call("DescribeUserScramCredentials", 0, request)
+    response = await wire.ask(request, 0)
     assert {entry.user: entry.error_code for entry in response.results} == {"a": 91, "b": 92}
     added = alter_scram.ScramCredentialUpsertion(
         name="u", mechanism=1, iterations=8192, salt=b"s", salted_password=b"p"
     )
     request = alter_scram.AlterUserScramCredentialsRequest(upsertions=[added])
-    response = await wire.call("AlterUserScramCredentials", 0, request)
+    response = await wire.ask(request, 0)
     assert [(user.user, user.error_code) for user in response.results] == [("u", 0)]
     request = describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=None)
-    response = await wire.call("DescribeUserScramCredentials", 0, request)
+    response = await wire.ask(request, 0)
     [described_user] = response.results
     assert [(info.mechanism, info.iterations) for info in described_user.credential_infos] == [(1, 8192)]

@@ -76,7 +76,7 @@ def suspected(scene: Any) -> Iterator[Suspected]:
 
 
 async def test_a_leader_that_lives_is_named(wire: Any, known: ClusterImage, suspected: Suspected) -> None:
-    (topic,) = (await wire.call("Metadata", 12, WANTED)).topics
+    (topic,) = (await wire.ask(WANTED, 12)).topics
     assert (topic.partitions[0].leader_id, topic.partitions[0].error_code) == (OTHER, 0)
 
 
@@ -84,7 +84,7 @@ async def test_a_leader_that_is_dead_is_not_named(
     wire: Any, known: ClusterImage, suspected: Suspected
 ) -> None:
     suspected.died = frozenset([OTHER])
-    (topic,) = (await wire.call("Metadata", 12, WANTED)).topics
+    (topic,) = (await wire.ask(WANTED, 12)).topics
     (partition,) = topic.partitions
     assert (partition.leader_id, partition.error_code) == (-1, ErrorCode.LEADER_NOT_AVAILABLE)
     assert partition.offline_replicas == [OTHER]
@@ -94,11 +94,11 @@ async def test_every_broker_describes_a_topic_alike(
     wire: Any, known: ClusterImage, suspected: Suspected
 ) -> None:
     wanted = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")])
-    (partition,) = (await wire.call("DescribeTopicPartitions", 0, wanted)).topics[0].partitions
+    (partition,) = (await wire.ask(wanted, 0)).topics[0].partitions
     assert (partition.leader_id, partition.offline_replicas) == (OTHER, [])
     assert partition.eligible_leader_replicas == [BrokerId(1)]
     suspected.died = frozenset([OTHER])
-    (partition,) = (await wire.call("DescribeTopicPartitions", 0, wanted)).topics[0].partitions
+    (partition,) = (await wire.ask(wanted, 0)).topics[0].partitions
     assert (partition.leader_id, partition.offline_replicas) == (-1, [OTHER])
 
 
@@ -107,7 +107,7 @@ async def test_the_answer_waits_for_the_look_at_the_leader(
 ) -> None:
     """Three times is asked whether to wait; the answer is made after the last one."""
     suspected.seconds = [0.001, 0.001, 0.001]
-    (topic,) = (await wire.call("Metadata", 12, WANTED)).topics
+    (topic,) = (await wire.ask(WANTED, 12)).topics
     assert not suspected.seconds
     assert topic.partitions[0].leader_id == OTHER
 
@@ -141,6 +141,6 @@ async def test_a_broker_that_left_is_named_a_while_longer(scene: Any, wire: Any,
     link.show(
         replace(before, brokers=tuple(broker for broker in before.brokers if broker.broker_id != OTHER))
     )
-    response = await wire.call("Metadata", 12, WANTED)
+    response = await wire.ask(WANTED, 12)
     assert [broker.node_id for broker in response.brokers] == [BrokerId(1), OTHER]
     assert response.topics[0].partitions[0].leader_id == -1

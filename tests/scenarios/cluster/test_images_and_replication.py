@@ -21,15 +21,15 @@ async def commit(wire: Any, topic: str) -> None:
     request = OffsetCommitRequest(
         group_id="g", topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])]
     )
-    response = await wire.call("FindCoordinator", 2, FindCoordinatorRequest(key="g"))
+    response = await wire.ask(FindCoordinatorRequest(key="g"), 2)
     assert response.error_code == 0
-    while (await wire.call("OffsetCommit", 8, request)).topics[0].partitions[0].error_code != 0:
+    while (await wire.ask(request, 8)).topics[0].partitions[0].error_code != 0:
         await asyncio.sleep(0)
 
 
 async def delete(wire: Any, topic: str) -> int:
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=5000)
-    response = await wire.call("DeleteTopics", 6, request)
+    response = await wire.ask(request, 6)
     return int(response.responses[0].error_code)
 
 

@@ -1,6 +1,5 @@
 """What brokers say to each other, said by anyone: each request is answered with a code, and breaks nothing."""
 
-import asyncio
 import logging
 import struct
 from collections.abc import AsyncIterator
@@ -8,9 +7,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.kit.wire import Wire, request_frame
 
 from odradek.model.errors import ErrorCode
-from odradek.protocol import RequestHeader, api_by_name, encode_request
 from odradek.protocol.messages.cluster.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek.protocol.messages.cluster.alter_partition import (
     AlterPartitionRequest,
@@ -47,7 +46,7 @@ def own_epoch(scene: Any) -> int:
 
 
 async def test_a_process_says_which_broker_it_is(hostile: Any, scene: Any) -> None:
-    response = await hostile.call("IdentifyBroker", 0, IdentifyBrokerRequest(broker_id=77))
+    response = await hostile.ask(IdentifyBrokerRequest(broker_id=77), 0)
     assert (response.error_code, response.broker_id) == (ErrorCode.NONE, 1)
     assert response.incarnation == scene.broker.context.cluster.incarnation
 
@@ -68,7 +67,7 @@ async def test_a_report_of_no_broker_that_is_there(
     request = ClusterSyncRequest(
         broker_id=broker, broker_epoch=epoch, controller_epoch=controller_epoch, version=5, max_wait_ms=0
     )
-    assert (await hostile.call("ClusterSync", 0, request)).error_code == code
+    assert (await hostile.ask(request, 0)).error_code == code
 
 
 @pytest.mark.parametrize(
@@ -93,14 +92,14 @@ async def test_a_report_that_does_not_read(hostile: Any, scene: Any, payload: by
         max_wait_ms=0,
         payload=payload,
     )
-    assert (await hostile.call("ClusterSync", 0, request)).error_code == ErrorCode.INVALID_REQUEST
+    assert (await hostile.ask(request, 0)).error_code == ErrorCode.INVALID_REQUEST
 
 
 async def test_a_report_of_a_broker_by_someone_else_deposes_no_one(hostile: Any, scene: Any) -> None:
     request = ClusterSyncRequest(
         broker_id=1, broker_epoch=own_epoch(scene), controller_epoch=10**6, version=5, max_wait_ms=0
     )
-    assert (await hostile.call("ClusterSync", 0, request)).error_code == ErrorCode.NONE
+    assert (await hostile.ask(request, 0)).error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize(
@@ -111,7 +110,7 @@ async def test_producer_ids_for_no_broker_that_is_there(
     hostile: Any, broker: int, epoch: int, code: ErrorCode
 ) -> None:
     request = AllocateProducerIdsRequest(broker_id=broker, broker_epoch=epoch)
-    assert (await hostile.call("AllocateProducerIds", 0, request)).error_code == code
+    assert (await hostile.ask(request, 0)).error_code == code
 
 
 @pytest.mark.parametrize(
@@ -140,7 +139,7 @@ async def test_an_isr_that_cannot_be(
         broker_epoch=own_epoch(scene),
         topics=[TopicData(topic_id=topic_id, partitions=[data])],
     )
-    response = await hostile.call("AlterPartition", 3, request)
+    response = await hostile.ask(request, 3)
     assert response.topics[0].partitions[0].error_code == code
 
 
@@ -148,7 +147,7 @@ async def test_an_isr_of_a_topic_that_is_not(hostile: Any, scene: Any) -> None:
     data = PartitionData(partition_index=0, leader_epoch=0, new_isr_with_epochs=[], partition_epoch=0)
     topics = [TopicData(topic_id=UUID(int=5), partitions=[data])]
     request = AlterPartitionRequest(broker_id=1, broker_epoch=own_epoch(scene), topics=topics)
-    response = await hostile.call("AlterPartition", 3, request)
+    response = await hostile.ask(request, 3)
     assert response.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
@@ -171,20 +170,18 @@ def frame(key: int, version: int, body: bytes = b"") -> bytes:
 )
 async def test_a_forwarded_request_that_is_none(hostile: Any, inner: bytes) -> None:
     request = ForwardRequest(request_data=inner, principal="User:x", client_host="h")
-    assert (await hostile.call("Forward", 0, request)).error_code == ErrorCode.INVALID_REQUEST
+    assert (await hostile.ask(request, 0)).error_code == ErrorCode.INVALID_REQUEST
 
 
 async def test_a_forwarded_request_of_a_version_of_the_future(hostile: Any) -> None:
     request = ForwardRequest(request_data=frame(19, 99, b"\x00"), principal="User:x", client_host="h")
-    assert (await hostile.call("Forward", 0, request)).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert (await hostile.ask(request, 0)).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 async def test_a_forwarded_request_that_brokers_serve_themselves(hostile: Any) -> None:
-    api = api_by_name("ApiVersions")
-    header = RequestHeader(api_key=api.key, api_version=0, correlation_id=1, client_id="x")
-    inner = encode_request(header, ApiVersionsRequest())[4:]
+    inner = request_frame(ApiVersionsRequest(), 0)[4:]
     request = ForwardRequest(request_data=inner, principal="User:x", client_host="h")
-    assert (await hostile.call("Forward", 0, request)).error_code == ErrorCode.INVALID_REQUEST
+    assert (await hostile.ask(request, 0)).error_code == ErrorCode.INVALID_REQUEST
 
 
 async def test_a_forwarded_request_may_do_nothing_that_its_forwarder_may_not(
@@ -200,16 +197,14 @@ async def test_a_forwarded_request_may_do_nothing_that_its_forwarder_may_not(
         return serve(connection, inner, requester)
 
     broker.serve = watched
-    api = api_by_name("DescribeQuorum")
-    header = RequestHeader(api_key=api.key, api_version=0, correlation_id=1, client_id="x")
-    inner = encode_request(header, DescribeQuorumRequest())[4:]
+    inner = request_frame(DescribeQuorumRequest(), 0)[4:]
     request = ForwardRequest(request_data=inner, principal="User:admin", client_host="10.9.9.9")
-    assert (await hostile.call("Forward", 0, request)).error_code == 0
+    assert (await hostile.ask(request, 0)).error_code == 0
     assert served == [Requester(host="127.0.0.1")]
 
 
 @pytest.fixture
-async def two_listeners(scene: Any) -> Any:
+async def two_listeners(scene: Any) -> list[Wire]:
     """Connections to the listener of clients, and to that of brokers."""
     listeners = "CLIENTS://127.0.0.1:0,BROKERS://127.0.0.1:0"
     broker = await scene.start(
@@ -217,48 +212,37 @@ async def two_listeners(scene: Any) -> Any:
         listener_security_protocol_map="CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT",
         inter_broker_listener_name="BROKERS",
     )
-    wires = []
-    for _, port in broker.addresses:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        wires.append(type(await scene.connect())(reader, writer))
-    yield wires
-    for wire in wires:
-        await wire.close()
+    return [await scene.connect(port) for _, port in broker.addresses]
 
 
 @pytest.mark.parametrize(
-    ("api", "version", "request_of_a_broker", "otherwise"),
+    ("request_of_a_broker", "version", "otherwise"),
     [
-        ("ClusterSync", 0, ClusterSyncRequest(broker_id=77), ErrorCode.BROKER_ID_NOT_REGISTERED),
-        (
-            "AllocateProducerIds",
-            0,
-            AllocateProducerIdsRequest(broker_id=77),
-            ErrorCode.BROKER_ID_NOT_REGISTERED,
-        ),
-        ("AlterPartition", 3, AlterPartitionRequest(broker_id=77), ErrorCode.BROKER_ID_NOT_REGISTERED),
-        ("Forward", 0, ForwardRequest(principal="User:x", client_host="h"), ErrorCode.INVALID_REQUEST),
-        ("Fetch", 17, FetchRequest(replica_state=ReplicaState(replica_id=2, replica_epoch=1)), None),
+        (ClusterSyncRequest(broker_id=77), 0, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (AllocateProducerIdsRequest(broker_id=77), 0, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (AlterPartitionRequest(broker_id=77), 3, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (ForwardRequest(principal="User:x", client_host="h"), 0, ErrorCode.INVALID_REQUEST),
+        (FetchRequest(replica_state=ReplicaState(replica_id=2, replica_epoch=1)), 17, None),
     ],
 )
 async def test_what_only_brokers_may_ask_is_served_at_their_listener_alone(
-    two_listeners: Any, api: str, version: int, request_of_a_broker: Any, otherwise: ErrorCode | None
+    two_listeners: list[Wire], request_of_a_broker: Any, version: int, otherwise: ErrorCode | None
 ) -> None:
     clients, brokers = two_listeners
-    refused = await clients.call(api, version, request_of_a_broker)
+    refused = await clients.ask(request_of_a_broker, version)
     assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    heard = await brokers.call(api, version, request_of_a_broker)
+    heard = await brokers.ask(request_of_a_broker, version)
     assert heard.error_code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert otherwise is None or heard.error_code == otherwise
 
 
-async def test_state_of_share_groups_is_between_brokers_too(two_listeners: Any) -> None:
+async def test_state_of_share_groups_is_between_brokers_too(two_listeners: list[Wire]) -> None:
     """Its answers have no place for such an error: the connection ends."""
     clients, brokers = two_listeners
     request = ReadShareGroupStateRequest(group_id="g")
-    clients.send("ReadShareGroupState", 0, request)
+    clients.ask_later(request, 0)
     assert await clients.closed_by_broker()
-    await brokers.call("ReadShareGroupState", 0, request)
+    await brokers.ask(request, 0)
 
 
 async def test_clients_are_served_at_every_listener_and_other_brokers_hear_of_theirs(

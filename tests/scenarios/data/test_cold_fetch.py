@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.scenarios.one_broker import fetch_request
+from tests.kit.requests import fetch_request
 
 from odradek.broker.fetch.delayed_fetch import ConsumerWaiting
 from odradek.model.errors import ErrorCode
@@ -62,7 +62,7 @@ async def test_a_question_for_a_time_waits_for_the_disk_on_a_thread(
         ListOffsetsPartition(partition_index=1, timestamp=0),
     ]
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=asked)])
-    answers = (await wire.call("ListOffsets", 7, request)).topics[0].partitions
+    answers = (await wire.ask(request, 7)).topics[0].partitions
     assert [(record.error_code, record.offset) for record in answers] == [
         (0, 3),
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
@@ -98,7 +98,7 @@ async def test_what_has_left_the_memory_while_a_fetch_waited_is_brought_by_a_thr
     partitions = 1 if few else 201
     wanted = fetch_request("t", 0, max_wait_ms=50, min_bytes=100_000)
     wanted.topics[0].partitions.extend([wanted.topics[0].partitions[0]] * (partitions - 1))
-    response = await wire.call("Fetch", 11, wanted)
+    response = await wire.ask(wanted, 11)
     ((_, batch),) = split_batches(response.responses[0].partitions[0].records)
     assert [record.value for record in decode_batch(batch)] == [b"0", b"1"]
     assert waiting

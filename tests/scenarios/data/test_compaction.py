@@ -42,7 +42,7 @@ async def fill(wire: Any, make_produce: Any, *, count: int = 120, keys: int = 7)
         else:
             builder.append(START_MS + number, key, value)
             latest[key] = value
-        response = await wire.call("Produce", 9, make_produce("table", builder.build()))
+        response = await wire.ask(make_produce("table", builder.build()), 9)
         assert response.responses[0].partition_responses[0].error_code == 0
     return latest
 
@@ -68,7 +68,7 @@ async def list_offset(wire: Any, timestamp: int) -> Any:
     wanted = ListOffsetsTopic(
         name="table", partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
     )
-    response = await wire.call("ListOffsets", 8, ListOffsetsRequest(replica_id=-1, topics=[wanted]))
+    response = await wire.ask(ListOffsetsRequest(replica_id=-1, topics=[wanted]), 8)
     return response.topics[0].partitions[0]
 
 
@@ -104,7 +104,7 @@ async def test_the_background_task_compacts_once_a_topics_setting_says_so(
     assert len(await read_all(wire)) == 120
     change = AlterableConfig(name="min.cleanable.dirty.ratio", config_operation=0, value="0.01")
     resource = AlterConfigsResource(resource_type=2, resource_name="table", configs=[change])
-    await wire.call("IncrementalAlterConfigs", 1, IncrementalAlterConfigsRequest(resources=[resource]))
+    await wire.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
     log = scene.broker.context.replicas.leader("table", 0).log
     await until(lambda: log.size_bytes < 8000 and not log.cleaning.in_work)
     assert state_of(await read_all(wire)) == latest
@@ -122,7 +122,7 @@ async def test_a_topic_that_is_deleted_while_it_is_compacted_is_gone(scene: Any,
     while not log.cleaning.in_work:
         await asyncio.sleep(0)
     request = DeleteTopicsRequest(topic_names=["table"], timeout_ms=5000)
-    await wire.call("DeleteTopics", 5, request)
+    await wire.ask(request, 5)
     await work
     assert replicas.directories.log_directory_of(TopicPartition("table", 0)) is None
     await wire.create("table", **SETTINGS)

@@ -20,9 +20,7 @@ async def change(wire: Any, key: str, value: str) -> int:
     """Sets a dynamic setting of broker 1; returns the error code."""
     config = AlterableConfig(name=key, config_operation=0, value=value)
     resource = AlterConfigsResource(resource_type=BROKER, resource_name="1", configs=[config])
-    response = await wire.call(
-        "IncrementalAlterConfigs", 1, IncrementalAlterConfigsRequest(resources=[resource])
-    )
+    response = await wire.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
     return int(response.responses[0].error_code)
 
 
@@ -75,8 +73,8 @@ async def test_a_record_may_declare_any_size_and_costs_nothing(
     wire: Any, make_produce: Any, body_bytes: int
 ) -> None:
     await wire.create("t")
-    response = await wire.call("Produce", 9, make_produce("t", declaring(body_bytes)))
+    response = await wire.ask(make_produce("t", declaring(body_bytes)), 9)
     assert response.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_RECORD
-    honest = await wire.call("Produce", 9, make_produce("t", declaring(8)))
+    honest = await wire.ask(make_produce("t", declaring(8)), 9)
     assert honest.responses[0].partition_responses[0].error_code == 0
     assert await wire.values("t") == [b"v"]

@@ -60,11 +60,11 @@ async def test_all_partitions_are_written_from_several_connections_with_a_reader
         partitions = [(partition + shift) % PARTITIONS for partition in range(PARTITIONS)]
         for partition in partitions:
             batch = make_batch([b"%d" % number])
-            wire.send("Produce", 9, make_produce("t", batch, partition=partition, acks=acks))
+            wire.ask_later(make_produce("t", batch, partition=partition, acks=acks), 9)
             if acks == 0:
-                wire.expect_no_answer()
+                wire.expect_no_response()
         for partition in partitions if acks else ():
-            (topic,) = (await wire.receive()).responses
+            (topic,) = (await wire.response()).responses
             (outcome,) = topic.partition_responses
             assert (outcome.index, outcome.error_code) == (partition, ErrorCode.NONE), outcome.error_message
 
@@ -87,9 +87,9 @@ async def test_batches_that_wait_get_the_time_of_their_append(
     wire = await scene.connect()
     await wire.create("t", partitions=PARTITIONS, message_timestamp_type="LogAppendTime")
     for partition in range(PARTITIONS):
-        wire.send("Produce", 9, make_produce("t", make_batch([b"a"]), partition=partition))
+        wire.ask_later(make_produce("t", make_batch([b"a"]), partition=partition), 9)
     for _ in range(PARTITIONS):
-        (outcome,) = (await wire.receive()).responses[0].partition_responses
+        (outcome,) = (await wire.response()).responses[0].partition_responses
         assert outcome.error_code == ErrorCode.NONE, outcome.error_message
         assert outcome.log_append_time_ms > 0
 
@@ -104,13 +104,13 @@ async def test_one_request_for_all_partitions_and_those_behind_it_are_answered_i
     (topic,) = request.topic_data
     (data,) = topic.partition_data
     wide = [data.replace(index=index, records=make_batch([b"a"])) for index in range(PARTITIONS)]
-    wire.send("Produce", 9, request.replace(topic_data=[topic.replace(partition_data=wide)]))
-    wire.send("Produce", 9, make_produce("t", make_batch([b"b"]), partition=PARTITIONS - 1, acks=1))
-    (first,) = (await wire.receive()).responses
+    wire.ask_later(request.replace(topic_data=[topic.replace(partition_data=wide)]), 9)
+    wire.ask_later(make_produce("t", make_batch([b"b"]), partition=PARTITIONS - 1, acks=1), 9)
+    (first,) = (await wire.response()).responses
     assert [(part.index, part.error_code, part.base_offset) for part in first.partition_responses] == [
         (index, 0, 0) for index in range(PARTITIONS)
     ]
-    (second,) = (await wire.receive()).responses
+    (second,) = (await wire.response()).responses
     assert second.partition_responses[0].base_offset == 1
 
 
@@ -120,15 +120,15 @@ async def test_an_idempotent_producer_loses_no_sequence_while_it_waits(
     await scene.start()
     wire = await scene.connect()
     await wire.create("t", partitions=PARTITIONS, flush_before_ack="false")
-    ids = await wire.call("InitProducerId", 4, InitProducerIdRequest(transactional_id=None))
+    ids = await wire.ask(InitProducerIdRequest(transactional_id=None), 4)
     sent = [(partition, turn) for turn in range(3) for partition in range(PARTITIONS)]
     for partition, sequence in sent:
         batch = make_batch(
             [b"%d" % sequence], producer_id=ids.producer_id, producer_epoch=0, base_sequence=sequence
         )
-        wire.send("Produce", 9, make_produce("t", batch, partition=partition))
+        wire.ask_later(make_produce("t", batch, partition=partition), 9)
     for partition, sequence in sent:
-        (topic,) = (await wire.receive()).responses
+        (topic,) = (await wire.response()).responses
         (outcome,) = topic.partition_responses
         assert (outcome.index, outcome.error_code, outcome.base_offset) == (partition, 0, sequence)
 
@@ -170,7 +170,7 @@ async def test_an_append_is_refused_when_its_time_is_up_and_no_flush_ends(
     refused = 0
     for partition in range(3 * WRITERS):
         request = make_produce("t", make_batch([b"a"]), partition=partition, timeout_ms=20)
-        (topic,) = (await wire.call("Produce", 9, request)).responses
+        (topic,) = (await wire.ask(request, 9)).responses
         (outcome,) = topic.partition_responses
         if outcome.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
             assert "raise the limit of open files" in outcome.error_message

@@ -7,7 +7,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.scenarios.one_broker import Wire, batch_of, fetch_request, produce_request
+from tests.kit.requests import batch_of, fetch_request, produce_request
+from tests.kit.wire import Wire
 
 from odradek.protocol.messages.configs.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.protocol.messages.configs.incremental_alter_configs import (
@@ -227,13 +228,13 @@ def random_step(chance: random.Random) -> Step:
 
 
 async def one_after_another(wire: Wire, steps: list[Step], name: str) -> list[Any]:
-    return [step.outcome(await wire.call(step.api, step.version, step.request(name))) for step in steps]
+    return [step.outcome(await wire.ask(step.request(name), step.version)) for step in steps]
 
 
 async def in_one_write(wire: Wire, steps: list[Step], name: str) -> list[Any]:
     for step in steps:
-        wire.send(step.api, step.version, step.request(name))
-    return [step.outcome(await wire.receive()) for step in steps]
+        wire.ask_later(step.request(name), step.version)
+    return [step.outcome(await wire.response()) for step in steps]
 
 
 async def test_records_deleted_by_an_earlier_request_are_gone_for_a_later_one(wire: Wire) -> None:

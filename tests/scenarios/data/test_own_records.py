@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.scenarios.one_broker import Wire
+from tests.kit.wire import Wire
 
 from odradek.protocol.messages.data.delete_records import (
     DeleteRecordsPartition,
@@ -36,16 +36,15 @@ async def right_after_produce(
     wire: Wire,
     make_batch: Callable[..., Any],
     make_produce: Callable[..., Any],
-    name: str,
-    version: int,
     asked: Any,
+    version: int,
 ) -> Any:
     """The answer for the one partition. Both requests arrive together, so no flush is between them."""
-    wire.send("Produce", 9, make_produce("t", make_batch([b"one"]), acks=1))
-    wire.send(name, version, asked)
-    produced = (await wire.receive()).responses[0].partition_responses[0]
+    wire.ask_later(make_produce("t", make_batch([b"one"]), acks=1), 9)
+    wire.ask_later(asked, version)
+    produced = (await wire.response()).responses[0].partition_responses[0]
     assert produced.error_code == 0
-    return (await wire.receive()).topics[0].partitions[0]
+    return (await wire.response()).topics[0].partitions[0]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +65,7 @@ async def test_list_offsets_counts_it(
     offset: int,
 ) -> None:
     await wire.create("t")
-    response = await right_after_produce(wire, make_batch, make_produce, "ListOffsets", 7, asked)
+    response = await right_after_produce(wire, make_batch, make_produce, asked, 7)
     assert (response.error_code, response.offset) == (0, offset)
 
 
@@ -75,7 +74,5 @@ async def test_delete_records_deletes_it(
     wire: Wire, make_batch: Callable[..., Any], make_produce: Callable[..., Any], offset: int
 ) -> None:
     await wire.create("t")
-    response = await right_after_produce(
-        wire, make_batch, make_produce, "DeleteRecords", 2, delete_records(offset)
-    )
+    response = await right_after_produce(wire, make_batch, make_produce, delete_records(offset), 2)
     assert (response.error_code, response.low_watermark) == (0, 1)

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from tests.kit.requests import fetch_request, produce_request
 from tests.kit.waiting import until
 
 from odradek.broker.produce import record_validation
@@ -31,11 +32,11 @@ async def test_every_kind_of_acks_becomes_readable(
     wire: Any, make_produce: Any, make_batch: Any, acks: int
 ) -> None:
     await wire.create("t")
-    wire.send("Produce", 9, make_produce("t", make_batch([b"x"]), acks=acks))
+    wire.ask_later(make_produce("t", make_batch([b"x"]), acks=acks), 9)
     if acks == 0:
-        wire.expect_no_answer()  # no answer will come
+        wire.expect_no_response()  # no answer will come
     else:
-        assert (await wire.receive()).responses[0].partition_responses[0].error_code == 0
+        assert (await wire.response()).responses[0].partition_responses[0].error_code == 0
     data = await wire.fetch("t", 0, max_wait_ms=5000)
     assert data.high_watermark == 1
 
@@ -49,7 +50,7 @@ async def test_acks_2_is_refused_and_writes_nothing(wire: Any) -> None:
 async def test_an_error_with_acks_0_closes_the_connection(
     wire: Any, make_produce: Any, make_batch: Any
 ) -> None:
-    wire.send("Produce", 9, make_produce("none", make_batch([b"x"]), acks=0))
+    wire.ask_later(make_produce("none", make_batch([b"x"]), acks=0), 9)
     assert await wire.closed_by_broker()
 
 
@@ -58,9 +59,9 @@ async def test_a_waiting_fetch_is_answered_by_a_produce_of_another_connection(
 ) -> None:
     await wire.create("t")
     reader = await scene.connect()
-    reader.send("Fetch", 11, make_fetch("t", 0, max_wait_ms=20_000))
+    reader.ask_later(make_fetch("t", 0, max_wait_ms=20_000), 11)
     await wire.produce("t", [b"x"])
-    response = await reader.receive()
+    response = await reader.response()
     assert len(response.responses[0].partitions[0].records) > 0
 
 
@@ -68,11 +69,11 @@ async def test_a_waiting_fetch_wants_all_of_its_min_bytes(scene: Any, wire: Any,
     await wire.create("t")
     size = len((await wire.produce("t", [b"x" * 100]) and await wire.fetch("t", 0)).records)
     reader = await scene.connect()
-    reader.send("Fetch", 11, make_fetch("t", 0, max_wait_ms=20_000, min_bytes=3 * size))
+    reader.ask_later(make_fetch("t", 0, max_wait_ms=20_000, min_bytes=3 * size), 11)
     await wire.produce("t", [b"x" * 100])
     await asyncio.sleep(0.1)
     await wire.produce("t", [b"x" * 100])
-    response = await reader.receive()
+    response = await reader.response()
     assert len(response.responses[0].partitions[0].records) == 3 * size
 
 
@@ -106,22 +107,9 @@ async def test_unknown_topics_partitions_and_ids_get_their_own_errors(wire: Any,
     assert (await wire.fetch("t", 0, partition=9)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert (await wire.produce("none", [b"x"])).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     unknown = uuid4()
-    fetched = await wire.call(
-        "Fetch",
-        13,
-        FetchRequest(
-            topics=[FetchTopic(topic_id=unknown, partitions=[FetchPartition(partition_max_bytes=1)])]
-        ),
-    )
+    fetched = await wire.ask(fetch_request(unknown, 0), 13)
     assert fetched.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
-    data = PartitionProduceData(index=0, records=make_batch([b"x"]))
-    produced = await wire.call(
-        "Produce",
-        13,
-        ProduceRequest(
-            acks=-1, timeout_ms=1, topic_data=[TopicProduceData(topic_id=unknown, partition_data=[data])]
-        ),
-    )
+    produced = await wire.ask(produce_request(unknown, make_batch([b"x"])), 13)
     assert produced.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
@@ -137,7 +125,7 @@ async def test_one_bad_partition_does_not_harm_the_others_of_its_request(wire: A
     request = ProduceRequest(
         acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="t", partition_data=partitions)]
     )
-    response = await wire.call("Produce", 9, request)
+    response = await wire.ask(request, 9)
     codes = [partition.error_code for partition in response.responses[0].partition_responses]
     assert codes == [ErrorCode.CORRUPT_MESSAGE, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert await wire.values("t", partition=1) == [b"good"]
@@ -149,8 +137,8 @@ async def test_pipelined_produces_are_appended_and_answered_in_order(
 ) -> None:
     await wire.create("t")
     for number in range(50):
-        wire.send("Produce", 9, make_produce("t", make_batch([b"%d" % number])))
-    offsets = [(await wire.receive()).responses[0].partition_responses[0].base_offset for _ in range(50)]
+        wire.ask_later(make_produce("t", make_batch([b"%d" % number])), 9)
+    offsets = [(await wire.response()).responses[0].partition_responses[0].base_offset for _ in range(50)]
     assert offsets == list(range(50))
     assert await wire.values("t") == [b"%d" % number for number in range(50)]
 
@@ -164,8 +152,8 @@ async def test_large_compressed_batches_keep_their_place_among_small_ones(
         value = noise if number % 2 else b"small"
         codec = Codec.GZIP if number % 2 else Codec.NONE
         batch = make_batch([value], codec=codec, producer_id=1, producer_epoch=0, base_sequence=number)
-        wire.send("Produce", 9, make_produce("t", batch))
-    answers = [(await wire.receive()).responses[0].partition_responses[0] for _ in range(6)]
+        wire.ask_later(make_produce("t", batch), 9)
+    answers = [(await wire.response()).responses[0].partition_responses[0] for _ in range(6)]
     assert [(answered.error_code, answered.base_offset) for answered in answers] == [
         (0, number) for number in range(6)
     ]
@@ -194,7 +182,7 @@ async def test_batches_that_are_small_on_the_wire_and_large_inside_are_checked_o
     request = ProduceRequest(
         acks=-1, timeout_ms=20_000, topic_data=[TopicProduceData(name="t", partition_data=data)]
     )
-    response = await wire.call("Produce", 9, request)
+    response = await wire.ask(request, 9)
     assert [partition.error_code for partition in response.responses[0].partition_responses] == [0] * 20
     assert sum(on_loop_bytes) <= record_validation.INLINE_BYTES_MAX
     assert len(elsewhere) >= 18
@@ -219,7 +207,7 @@ async def test_a_large_batch_is_compressed_again_on_another_thread(
 
     monkeypatch.setattr(record_validation, "recompressed", noted)
     value = random.Random(1).randbytes(size)
-    response = await wire.call("Produce", 9, make_produce("t", make_batch([value])))
+    response = await wire.ask(make_produce("t", make_batch([value])), 9)
     assert response.responses[0].partition_responses[0].error_code == 0
     assert [thread is threading.main_thread() for thread in threads] == [is_on_loop]
     assert await wire.values("t") == [value]
@@ -231,7 +219,7 @@ async def test_a_large_damaged_batch_is_refused_like_a_small_one(
     await wire.create("t", max_message_bytes="10000000")
     batch = make_batch([random.Random(1).randbytes(600_000)], codec=Codec.ZSTD)
     batch[-1] ^= 1
-    response = await wire.call("Produce", 9, make_produce("t", batch))
+    response = await wire.ask(make_produce("t", batch), 9)
     assert response.responses[0].partition_responses[0].error_code == ErrorCode.CORRUPT_MESSAGE
 
 
@@ -252,7 +240,7 @@ async def test_an_idempotent_producer_may_repeat_a_batch_but_not_skip_one(wire: 
 
 async def test_clients_cannot_fetch_as_a_replica(wire: Any) -> None:
     await wire.create("t")
-    response = await wire.call("Fetch", 11, FetchRequest(replica_id=1))
+    response = await wire.ask(FetchRequest(replica_id=1), 11)
     assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
@@ -273,17 +261,17 @@ async def test_a_fetch_session_tells_only_what_changed(wire: Any, make_fetch: An
     topics = [
         FetchTopic(topic=name, partitions=[FetchPartition(partition_max_bytes=1000)]) for name in ("t", "u")
     ]
-    first = await wire.call("Fetch", 11, FetchRequest(max_bytes=9999, session_epoch=0, topics=topics))
+    first = await wire.ask(FetchRequest(max_bytes=9999, session_epoch=0, topics=topics), 11)
     assert first.session_id != 0
     assert {topic.topic for topic in first.responses} == {"t", "u"}
     request = FetchRequest(max_bytes=9999, session_id=first.session_id, session_epoch=1)
-    assert (await wire.call("Fetch", 11, request)).responses == []
+    assert (await wire.ask(request, 11)).responses == []
     await wire.produce("u", [b"x"])
     request = FetchRequest(max_bytes=9999, session_id=first.session_id, session_epoch=2)
-    assert [topic.topic for topic in (await wire.call("Fetch", 11, request)).responses] == ["u"]
-    assert (await wire.call("Fetch", 11, request)).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert [topic.topic for topic in (await wire.ask(request, 11)).responses] == ["u"]
+    assert (await wire.ask(request, 11)).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
     request = FetchRequest(max_bytes=9999, session_id=first.session_id + 1, session_epoch=1)
-    assert (await wire.call("Fetch", 11, request)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (await wire.ask(request, 11)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 async def test_all_replicas_are_enough_where_more_are_required_than_exist(wire: Any) -> None:
@@ -316,9 +304,7 @@ async def test_clients_that_do_not_read_cannot_make_the_broker_hold_more_than_it
     for open_connection in idle:
         open_connection.stop_reading()
         for _ in range(20):
-            open_connection.send(
-                "Fetch", 11, make_fetch("t", 0, max_bytes=1 << 20, partition_max_bytes=1 << 20)
-            )
+            open_connection.ask_later(make_fetch("t", 0, max_bytes=1 << 20, partition_max_bytes=1 << 20), 11)
     answers = scene.broker.server.answers
     await until(lambda: answers.held_bytes > 0)
     assert (await wire.fetch("none", 0)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, (
@@ -327,6 +313,6 @@ async def test_clients_that_do_not_read_cannot_make_the_broker_hold_more_than_it
     # Each answer was made while there was room, so the last one may go beyond it, once: by a batch and what is around it.
     assert answers.counters.peak_bytes <= (4 << 20) + (2 << 20)
     for open_connection in idle:
-        open_connection.abort()
+        open_connection.abandon()
     await until(lambda: answers.held_bytes == 0)
     assert len((await wire.fetch("t", 0)).records) > 1_000_000

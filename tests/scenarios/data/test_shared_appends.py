@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 from tests.kit.append_sizes import append_sizes
+from tests.kit.requests import batch_of, produce_request
 from tests.kit.waiting import until
-from tests.scenarios.one_broker import Scene, Wire, batch_of, produce_request
+from tests.kit.wire import Wire
+from tests.scenarios.one_broker import Scene
 
 from odradek.model.errors import ErrorCode
 from odradek.net.outgoing import Outgoing
@@ -40,8 +42,8 @@ async def wires(scene: Scene) -> list[Wire]:
 async def in_one_round(wires: list[Wire], records: list[Any], **how: Any) -> list[Any]:
     """Sends one batch on each connection before the broker, on this loop, reads any; returns the partitions' responses."""
     for wire, batch in zip(wires, records, strict=True):
-        wire.send("Produce", 9, produce_request("t", batch, **how))
-    return [(await wire.receive()).responses[0].partition_responses[0] for wire in wires]
+        wire.ask_later(produce_request("t", batch, **how), 9)
+    return [(await wire.response()).responses[0].partition_responses[0] for wire in wires]
 
 
 @pytest.mark.parametrize("acks", [1, -1])
@@ -93,10 +95,10 @@ async def test_what_one_connection_sends_is_written_in_its_order_in_whichever_wa
     for number in range(60):
         codec = Codec.GZIP if number % 7 == 3 else Codec.NONE
         request = produce_request("t", batch_of([b"%d" % number], codec=codec), acks=(0, 1, -1)[number % 3])
-        wire.send("Produce", 9, request)
+        wire.ask_later(request, 9)
         if number % 3 == 0:
-            wire.expect_no_answer()
-    answers = [(await wire.receive()).responses[0].partition_responses[0] for _ in range(40)]
+            wire.expect_no_response()
+    answers = [(await wire.response()).responses[0].partition_responses[0] for _ in range(40)]
     assert [appended.base_offset for appended in answers] == [number for number in range(60) if number % 3]
     assert await wire.values("t") == [b"%d" % number for number in range(60)]
 
@@ -116,8 +118,8 @@ async def test_the_answers_to_what_a_connection_sent_at_once_leave_together(
     # On a slow machine the requests would be served in several turns.
     monkeypatch.setattr(Turn, "is_over", False)
     for number in range(10):
-        wires[0].send("Produce", 9, produce_request("t", batch_of([b"%d" % number]), acks=acks))
-    answers = [(await wires[0].receive()).responses[0].partition_responses[0] for _ in range(10)]
+        wires[0].ask_later(produce_request("t", batch_of([b"%d" % number]), acks=acks), 9)
+    answers = [(await wires[0].response()).responses[0].partition_responses[0] for _ in range(10)]
     assert [appended.base_offset for appended in answers] == list(range(10))
     assert sizes == [sum(sizes)]
 
@@ -126,9 +128,9 @@ async def test_a_client_that_leaves_before_its_answer_disturbs_no_other(
     wires: list[Wire], scene: Scene
 ) -> None:
     leaver = await scene.connect()
-    leaver.send("Produce", 9, produce_request("t", batch_of([b"left"])))
+    leaver.ask_later(produce_request("t", batch_of([b"left"])), 9)
     answers = await in_one_round(wires, [batch_of([b"stays"]) for _ in wires])
-    leaver.abort()
+    leaver.abandon()
     scene.forget(leaver)
     assert [appended.error_code for appended in answers] == [ErrorCode.NONE] * 10
     assert (await wires[0].values("t")).count(b"stays") == 10

@@ -6,8 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.kit.requests import batch_of, produce_request
 from tests.kit.waiting import PATIENCE_S, until
-from tests.scenarios.one_broker import Scene, Wire, batch_of, produce_request
+from tests.kit.wire import Wire
+from tests.scenarios.one_broker import Scene
 
 from odradek.broker.handlers.data import produce
 from odradek.broker.handlers.groups import offset_commit
@@ -88,7 +90,7 @@ async def test_one_batch_is_appended_and_answered_in_every_version(
 ) -> None:
     first = await request_for(scene, version, "t", batch_of([b"a", b"b"]), acks=acks)
     second = await request_for(scene, version, "t", batch_of([b"c"], codec=Codec.GZIP), acks=acks)
-    answers = [(await pair.call("Produce", version, request)).responses[0] for request in (first, second)]
+    answers = [(await pair.ask(request, version)).responses[0] for request in (first, second)]
     assert ways.taken == ["produce: short", "produce: general"]
     short, general = (appended.partition_responses[0] for appended in answers)
     assert (short.base_offset, general.base_offset) == (0, 2)
@@ -130,9 +132,9 @@ async def test_what_is_refused_is_refused_in_the_general_way_and_nothing_is_writ
     ways.taken.clear()
     if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
         start = batch_of([b"a"], producer_id=2**40, producer_epoch=0, base_sequence=0)
-        await pair.call("Produce", version, produce_request("t", start))
+        await pair.ask(produce_request("t", start), version)
         ways.taken.clear()
-    response = await pair.call("Produce", version, produce_request(topic, records, partition=partition))
+    response = await pair.ask(produce_request(topic, records, partition=partition), version)
     [appended] = response.responses[0].partition_responses
     assert (appended.error_code, appended.base_offset) == (code, -1)
     assert ways.taken == ["produce: general"]
@@ -144,15 +146,15 @@ async def test_a_batch_that_comes_again_is_answered_as_before_and_not_written_tw
     pair: Wire, ways: Ways
 ) -> None:
     records = batch_of([b"a"], producer_id=2**40, producer_epoch=0, base_sequence=0)
-    answers = [await pair.call("Produce", 9, produce_request("t", bytearray(records))) for _ in range(2)]
+    answers = [await pair.ask(produce_request("t", bytearray(records)), 9) for _ in range(2)]
     assert answers[0] == answers[1]
     assert ways.taken == ["produce: short"] * 2
     assert await pair.values("t") == [b"a"]
 
 
 async def test_a_batch_without_acknowledgement_takes_the_general_way(pair: Wire, ways: Ways) -> None:
-    pair.send("Produce", 9, produce_request("t", batch_of([b"a"]), acks=0))
-    pair.expect_no_answer()
+    pair.ask_later(produce_request("t", batch_of([b"a"]), acks=0), 9)
+    pair.expect_no_response()
     assert (await pair.produce("t", [b"b"])).base_offset == 1
     assert ways.taken == ["produce: general", "produce: short"]
 
@@ -170,7 +172,7 @@ async def test_a_batch_that_is_not_durable_in_time_is_refused_and_later_requests
         patch.setattr(Acknowledgements, "wait", never)
         # What is durable when the time is up is acknowledged: here nothing is.
         patch.setattr(LeaderRole, "advance_high_watermark", lambda leader: None)
-        response = await pair.call("Produce", 9, produce_request("t", batch_of([b"a"]), timeout_ms=10))
+        response = await pair.ask(produce_request("t", batch_of([b"a"]), timeout_ms=10), 9)
     [appended] = response.responses[0].partition_responses
     assert (appended.error_code, appended.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, -1)
     assert pending[0].cancelled()
@@ -191,9 +193,9 @@ async def test_a_client_that_leaves_gives_up_its_wait(
     leaver = await scene.connect()
     with monkeypatch.context() as patch:
         patch.setattr(Acknowledgements, "wait", never)
-        leaver.send("Produce", 9, produce_request("t", batch_of([b"a"]), timeout_ms=60_000))
+        leaver.ask_later(produce_request("t", batch_of([b"a"]), timeout_ms=60_000), 9)
         acknowledgement = await pending
-        leaver.abort()
+        leaver.abandon()
         scene.forget(leaver)
         async with asyncio.timeout(PATIENCE_S):
             with pytest.raises(asyncio.CancelledError):
@@ -204,8 +206,8 @@ async def test_a_client_that_leaves_gives_up_its_wait(
 async def test_pipelined_batches_are_answered_in_order(pair: Wire, ways: Ways) -> None:
     for number in range(20):
         acks, codec = (-1, 1)[number % 2], (Codec.NONE, Codec.NONE, Codec.GZIP)[number % 3]
-        pair.send("Produce", 9, produce_request("t", batch_of([b"%d" % number], codec=codec), acks=acks))
-    answers = [(await pair.receive()).responses[0].partition_responses[0] for _ in range(20)]
+        pair.ask_later(produce_request("t", batch_of([b"%d" % number], codec=codec), acks=acks), 9)
+    answers = [(await pair.response()).responses[0].partition_responses[0] for _ in range(20)]
     assert [appended.base_offset for appended in answers] == list(range(20))
     assert set(ways.taken) == {"produce: short", "produce: general"}
 
@@ -241,18 +243,18 @@ async def test_a_commit_for_one_topic_is_written_and_answered_in_every_version(
     by_id = version >= 10
     topic_id = await topic_id_of(scene, "t") if by_id else ZERO_UUID
     request = commit_request([0, 1], topic="" if by_id else "t", topic_id=topic_id)
-    short = await pair.call("OffsetCommit", version, request)
+    short = await pair.ask(request, version)
     [topic] = request.topics
     with_another = topic.replace(
         name="" if by_id else "none", topic_id=ZERO_UUID, partitions=topic.partitions[:1]
     )
-    general = await pair.call("OffsetCommit", version, request.replace(topics=[topic, with_another]))
+    general = await pair.ask(request.replace(topics=[topic, with_another]), version)
     assert ways.taken == ["commit: short", "commit: general"]
     assert short.topics[0] == general.topics[0]
     assert [entry.error_code for entry in short.topics[0].partitions] == [0, 0]
     assert general.topics[1].partitions[0].error_code != 0
     wanted = OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])
-    kept = await pair.call("OffsetFetch", 7, OffsetFetchRequest(group_id="g", topics=[wanted]))
+    kept = await pair.ask(OffsetFetchRequest(group_id="g", topics=[wanted]), 7)
     assert [(entry.committed_offset, entry.metadata) for entry in kept.topics[0].partitions] == [
         (5, "note"),
         (6, "note"),
@@ -272,7 +274,7 @@ async def test_a_commit_for_what_does_not_exist_takes_the_general_way(
     pair: Wire, ways: Ways, request_: OffsetCommitRequest, code: ErrorCode
 ) -> None:
     await pair.find_coordinator()
-    response = await pair.call("OffsetCommit", 7, request_)
+    response = await pair.ask(request_, 7)
     assert response.topics[0].partitions[-1].error_code == code
     assert ways.taken == ["commit: general"]
 
@@ -282,7 +284,7 @@ async def test_a_commit_of_an_unknown_generation_is_refused_for_each_partition(
     pair: Wire, ways: Ways, version: int
 ) -> None:
     await pair.find_coordinator()
-    response = await pair.call("OffsetCommit", version, commit_request([0, 1], generation=4))
+    response = await pair.ask(commit_request([0, 1], generation=4), version)
     code = ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
     assert [entry.error_code for entry in response.topics[0].partitions] == [code, code]
     assert ways.taken == ["commit: short"]
@@ -295,7 +297,7 @@ async def test_metadata_that_is_too_long_is_refused_beside_offsets_that_are_kept
     request = commit_request([0, 1])
     [topic] = request.topics
     items = [topic.partitions[0], topic.partitions[1].replace(committed_metadata="x" * 5000)]
-    response = await pair.call("OffsetCommit", 7, request.replace(topics=[topic.replace(partitions=items)]))
+    response = await pair.ask(request.replace(topics=[topic.replace(partitions=items)]), 7)
     codes = [entry.error_code for entry in response.topics[0].partitions]
     assert codes == [ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert ways.taken == ["commit: short"]
@@ -311,7 +313,7 @@ async def test_a_leadership_that_ends_during_the_wait_is_answered_with_who_leads
 
     with monkeypatch.context() as patch:
         patch.setattr(Acknowledgements, "wait", ended)
-        response = await pair.call("Produce", 10, produce_request("t", batch_of([b"a"])))
+        response = await pair.ask(produce_request("t", batch_of([b"a"])), 10)
     [refused] = response.responses[0].partition_responses
     assert (refused.error_code, refused.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
     assert scene.broker is not None

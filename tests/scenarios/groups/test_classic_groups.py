@@ -47,10 +47,10 @@ class Member:
         ).replace(**changes)
 
     def send_join(self, **changes: Any) -> None:
-        self.wire.send("JoinGroup", self.version, self.join_request(**changes))
+        self.wire.ask_later(self.join_request(**changes), self.version)
 
     async def joined(self) -> Any:
-        response = await self.wire.receive()
+        response = await self.wire.response()
         self.member_id, self.generation = response.member_id, response.generation_id
         return response
 
@@ -76,17 +76,17 @@ class Member:
                 for member_id, assignment in (assignments or {}).items()
             ],
         )
-        self.wire.send("SyncGroup", version, request)
+        self.wire.ask_later(request, version)
 
     async def sync(self, assignments: dict[str, bytes] | None = None) -> Any:
         self.send_sync(assignments)
-        return await self.wire.receive()
+        return await self.wire.response()
 
     async def heartbeat(self) -> int:
         request = HeartbeatRequest(
             group_id=self.group, generation_id=self.generation, member_id=self.member_id
         )
-        response = await self.wire.call("Heartbeat", self.in_version("Heartbeat"), request)
+        response = await self.wire.ask(request, self.in_version("Heartbeat"))
         return int(response.error_code)
 
     async def leave(self) -> Any:
@@ -96,10 +96,10 @@ class Member:
         else:
             members = [MemberIdentity(member_id=self.member_id)]
             request = LeaveGroupRequest(group_id=self.group, members=members)
-        return await self.wire.call("LeaveGroup", version, request)
+        return await self.wire.ask(request, version)
 
     async def describe(self, version: int = 6) -> Any:
-        response = await self.wire.call("DescribeGroups", version, DescribeGroupsRequest(groups=[self.group]))
+        response = await self.wire.ask(DescribeGroupsRequest(groups=[self.group]), version)
         return response.groups[0]
 
 
@@ -153,7 +153,7 @@ async def two_members(scene: Any, version: int = 9) -> tuple[Member, Member]:
     assert (await second.joined()).leader == response.leader == first.member_id
     second.send_sync()
     assigned = await first.sync({first.member_id: b"left", second.member_id: b"right"})
-    assert (assigned.assignment, (await second.wire.receive()).assignment) == (b"left", b"right")
+    assert (assigned.assignment, (await second.wire.response()).assignment) == (b"left", b"right")
     return first, second
 
 
@@ -196,7 +196,7 @@ async def test_a_group_is_described_in_every_version(groups: Any, version: int) 
 @pytest.mark.parametrize("version", range(6))
 async def test_groups_are_listed_in_every_version(groups: Any, version: int) -> None:
     first, _ = await two_members(groups)
-    response = await first.wire.call("ListGroups", version, ListGroupsRequest())
+    response = await first.wire.ask(ListGroupsRequest(), version)
     (listed,) = response.groups
     assert (listed.group_id, listed.protocol_type) == ("g", "consumer")
     assert listed.group_state == ("Stable" if version >= 4 else "")
@@ -207,7 +207,7 @@ async def test_a_list_of_groups_is_filtered_by_state_and_type(groups: Any) -> No
     first, _ = await two_members(groups)
 
     async def found(**filters: list[str]) -> list[str]:
-        response = await first.wire.call("ListGroups", 5, ListGroupsRequest(**filters))
+        response = await first.wire.ask(ListGroupsRequest(**filters), 5)
         return [group.group_id for group in response.groups]
 
     assert await found(states_filter=["stable", "Empty"]) == ["g"]
@@ -222,7 +222,7 @@ async def test_a_group_is_deleted_in_every_version_once_it_is_empty(groups: Any,
 
     async def delete() -> list[tuple[str, int]]:
         request = DeleteGroupsRequest(groups_names=["g", "nowhere"])
-        response = await first.wire.call("DeleteGroups", version, request)
+        response = await first.wire.ask(request, version)
         messages = {entry.group_id for entry in response.results if entry.error_message}
         assert messages == (
             {entry.group_id for entry in response.results if entry.error_code and version >= 3}
@@ -246,7 +246,7 @@ async def test_a_followers_sync_is_answered_only_after_the_leaders(groups: Any) 
     await first.join()
     await second.joined()
     second.send_sync()
-    waiting = asyncio.ensure_future(second.wire.receive())
+    waiting = asyncio.ensure_future(second.wire.response())
     assert await first.heartbeat() == 0
     assert not waiting.done()
     await first.sync({second.member_id: b"everything"})
@@ -295,7 +295,7 @@ async def test_a_member_that_dies_hands_its_partitions_on(scene: Any) -> None:
     await second.joined()
     second.send_sync()
     await first.sync({first.member_id: b"left", second.member_id: b"right"})
-    await second.wire.receive()
+    await second.wire.response()
     while await first.heartbeat() != REBALANCE_IN_PROGRESS:
         await asyncio.sleep(0.01)
     response = await first.join()
@@ -306,7 +306,7 @@ async def test_a_member_that_dies_hands_its_partitions_on(scene: Any) -> None:
 async def test_the_leave_of_several_members_answers_for_each(groups: Any) -> None:
     first, second = await two_members(groups)
     members = [MemberIdentity(member_id=member_id) for member_id in (second.member_id, "unknown")]
-    response = await first.wire.call("LeaveGroup", 5, LeaveGroupRequest(group_id="g", members=members))
+    response = await first.wire.ask(LeaveGroupRequest(group_id="g", members=members), 5)
     assert [member.error_code for member in response.members] == [0, UNKNOWN_MEMBER_ID]
 
 
@@ -316,14 +316,14 @@ async def test_what_bad_joins_get(groups: Any, version: int) -> None:
 
     async def code(**changes: Any) -> int:
         member.send_join(**changes)
-        return int((await member.wire.receive()).error_code)
+        return int((await member.wire.response()).error_code)
 
     assert await code(group_id="") == INVALID_GROUP_ID
     assert await code(session_timeout_ms=1) == INVALID_SESSION_TIMEOUT
     assert await code(member_id="somebody") == UNKNOWN_MEMBER_ID
     assert await code(protocols=[]) == INCONSISTENT_GROUP_PROTOCOL
     assert await code(protocol_type="") == INCONSISTENT_GROUP_PROTOCOL
-    listed = await member.wire.call("ListGroups", 5, ListGroupsRequest())
+    listed = await member.wire.ask(ListGroupsRequest(), 5)
     assert listed.groups == []
 
 
@@ -343,9 +343,9 @@ async def test_requests_of_strangers_change_nothing(groups: Any) -> None:
 async def test_sync_group_must_name_the_protocol_from_version_5_on(groups: Any) -> None:
     first, _ = await two_members(groups)
     request = SyncGroupRequest(group_id="g", generation_id=2, member_id=first.member_id)
-    assert (await first.wire.call("SyncGroup", 5, request)).error_code == INCONSISTENT_GROUP_PROTOCOL
+    assert (await first.wire.ask(request, 5)).error_code == INCONSISTENT_GROUP_PROTOCOL
     wrong = request.replace(protocol_type="consumer", protocol_name="sticky")
-    assert (await first.wire.call("SyncGroup", 5, wrong)).error_code == INCONSISTENT_GROUP_PROTOCOL
+    assert (await first.wire.ask(wrong, 5)).error_code == INCONSISTENT_GROUP_PROTOCOL
 
 
 async def test_members_that_join_and_sync_take_the_short_way(groups: Any, way: Way) -> None:
@@ -374,7 +374,7 @@ async def test_a_member_that_leaves_its_connection_while_it_waits_harms_no_other
     first.send_join()
     while await second.heartbeat() != REBALANCE_IN_PROGRESS:
         pass
-    first.wire.abort()
+    first.wire.abandon()
     groups.forget(first.wire)
     second.send_join()
     joined = await second.joined()
@@ -385,4 +385,4 @@ async def test_a_member_that_leaves_its_connection_while_it_waits_harms_no_other
     assert (again.error_code, again.generation_id, len(again.members)) == (0, 3, 2)
     second.send_sync()
     await first.sync({second.member_id: b"right"})
-    assert (await second.wire.receive()).assignment == b"right"
+    assert (await second.wire.response()).assignment == b"right"

@@ -59,7 +59,7 @@ class Member:
         request = ConsumerGroupHeartbeatRequest(
             group_id="g", member_id=self.member_id, member_epoch=self.epoch, topic_partitions=self.has
         ).replace(**said)
-        response = await self.wire.call("ConsumerGroupHeartbeat", self.version, request)
+        response = await self.wire.ask(request, self.version)
         if response.error_code == ErrorCode.NONE:
             self.member_id = response.member_id
             self.epoch = response.member_epoch
@@ -86,7 +86,7 @@ async def settled(*members: Member) -> None:
 
 async def describe(wire: Any, version: int = 1) -> Any:
     request = ConsumerGroupDescribeRequest(group_ids=["g"], include_authorized_operations=True)
-    return (await wire.call("ConsumerGroupDescribe", version, request)).groups[0]
+    return (await wire.ask(request, version)).groups[0]
 
 
 async def commit(wire: Any, member: Member, epoch: int, *, version: int = 9, partition: int = 0) -> int:
@@ -101,7 +101,7 @@ async def commit(wire: Any, member: Member, epoch: int, *, version: int = 9, par
             )
         ],
     )
-    response = await wire.call("OffsetCommit", version, request)
+    response = await wire.ask(request, version)
     return int(response.topics[0].partitions[0].error_code)
 
 
@@ -116,7 +116,7 @@ async def wire(scene: Any) -> Any:
 
 async def test_the_feature_is_announced(wire: Any) -> None:
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
-    response = await wire.call("ApiVersions", 4, request)
+    response = await wire.ask(request, 4)
     assert {(feature.name, feature.max_version_level) for feature in response.finalized_features} >= {
         ("group.version", 1)
     }
@@ -155,9 +155,7 @@ async def test_a_regular_expression_finds_topics_as_they_come_and_go(wire: Any) 
     member = Member(wire, "one")
     await member.join(subscribed_topic_regex="t|orders-.*")
     assert [len(partitions) for partitions in member.partitions.values()] == [4]
-    await wire.call(
-        "DeleteTopics", 6, DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=5000)
-    )
+    await wire.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=5000), 6)
     await settled(member)
     assert member.partitions == {}
     refused = await member.beat(subscribed_topic_regex="(")
@@ -197,7 +195,7 @@ async def test_offsets_are_committed_and_fetched_in_the_members_epoch(wire: Any)
     assert await commit(wire, Member(wire, "two"), 1) == ErrorCode.UNKNOWN_MEMBER_ID
     for epoch, code in ((1, ErrorCode.NONE), (0, ErrorCode.STALE_MEMBER_EPOCH)):
         group = OffsetFetchRequestGroup(group_id="g", member_id="one", member_epoch=epoch, topics=None)
-        response = await wire.call("OffsetFetch", 9, OffsetFetchRequest(groups=[group]))
+        response = await wire.ask(OffsetFetchRequest(groups=[group]), 9)
         assert response.groups[0].error_code == code
 
 
@@ -216,16 +214,16 @@ async def test_administrators_see_the_group_as_it_is(wire: Any, version: int) ->
         (partition.topic_name, partition.partitions) for partition in shown.assignment.topic_partitions
     ] == [("t", [0, 1, 2, 3])]
     assert shown.member_type == (1 if version >= 1 else -1)
-    classic = await wire.call("DescribeGroups", 6, DescribeGroupsRequest(groups=["g"]))
+    classic = await wire.ask(DescribeGroupsRequest(groups=["g"]), 6)
     assert classic.groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    listed = await wire.call("ListGroups", 5, ListGroupsRequest(types_filter=["consumer"]))
+    listed = await wire.ask(ListGroupsRequest(types_filter=["consumer"]), 5)
     assert [(group.group_id, group.group_state, group.group_type) for group in listed.groups] == [
         ("g", "Stable", "consumer")
     ]
     delete = DeleteGroupsRequest(groups_names=["g"])
-    assert (await wire.call("DeleteGroups", 2, delete)).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
+    assert (await wire.ask(delete, 2)).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
     await member.beat(member_epoch=-1)
-    assert (await wire.call("DeleteGroups", 2, delete)).results[0].error_code == ErrorCode.NONE
+    assert (await wire.ask(delete, 2)).results[0].error_code == ErrorCode.NONE
     assert (await describe(wire, version)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
@@ -270,22 +268,20 @@ async def test_a_group_that_is_being_loaded_is_asked_again(
     assert (await describe(wire)).error_code == loading
     assert (await member.beat()).error_code == loading
     assert await commit(wire, member, 1) == loading
-    assert (await wire.call("OffsetFetch", 9, offsets)).groups[0].error_code == loading
-    assert (await wire.call("ListGroups", 5, ListGroupsRequest())).error_code == loading
+    assert (await wire.ask(offsets, 9)).groups[0].error_code == loading
+    assert (await wire.ask(ListGroupsRequest(), 5)).error_code == loading
     may_load.set()
     await wire.find_coordinator()
     assert await describe(wire) == before
     assert (await member.beat()).error_code == ErrorCode.NONE
-    group = (await wire.call("OffsetFetch", 9, offsets)).groups[0]
+    group = (await wire.ask(offsets, 9)).groups[0]
     assert [partition.committed_offset for topic in group.topics for partition in topic.partitions] == [7]
 
 
 async def test_a_group_may_have_settings_of_its_own(wire: Any) -> None:
     setting = AlterableConfig(name="consumer.heartbeat.interval.ms", value="7000")
     resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=[setting])
-    changed = await wire.call(
-        "IncrementalAlterConfigs", 1, IncrementalAlterConfigsRequest(resources=[resource])
-    )
+    changed = await wire.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
     assert changed.responses[0].error_code == ErrorCode.NONE
     joined = await Member(wire, "one").join(subscribed_topic_names=["t"])
     assert joined.heartbeat_interval_ms == 7000
@@ -308,9 +304,9 @@ async def test_a_topic_that_grows_is_shared_again(wire: Any) -> None:
     grow = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name="t", count=6, assignments=None)], timeout_ms=5000
     )
-    grown = await wire.call("CreatePartitions", 3, grow)
+    grown = await wire.ask(grow, 3)
     assert grown.results[0].error_code == 0, grown
     await settled(member)
     assert list(member.partitions.values()) == [[0, 1, 2, 3, 4, 5]]
-    names = await wire.call("Metadata", 12, MetadataRequest(topics=None))
+    names = await wire.ask(MetadataRequest(topics=None), 12)
     assert {topic.topic_id for topic in names.topics if topic.name == "t"} == set(member.partitions)

@@ -65,7 +65,7 @@ class Offsets:
             partitions=[request_partition],
         )
         request = OffsetCommitRequest(group_id="g", topics=[topic_request]).replace(**changes)
-        response = await self.wire.call("OffsetCommit", version, request)
+        response = await self.wire.ask(request, version)
         (answered,) = response.topics
         assert answered.name == topic_request.name
         assert answered.topic_id == topic_request.topic_id
@@ -81,7 +81,7 @@ class Offsets:
         if version < 8:
             old = [OffsetFetchRequestTopic(name=k, partition_indexes=v) for k, v in by_topic.items()]
             request = OffsetFetchRequest(group_id=group, topics=old or None)
-            topics = (await self.wire.call("OffsetFetch", version, request)).topics
+            topics = (await self.wire.ask(request, version)).topics
         else:
             by_id = version >= 10
             new = [
@@ -93,7 +93,7 @@ class Offsets:
                 for topic, partitions in by_topic.items()
             ]
             request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=new or None)])
-            (answered,) = (await self.wire.call("OffsetFetch", version, request)).groups
+            (answered,) = (await self.wire.ask(request, version)).groups
             assert answered.error_code == 0
             topics = answered.topics
         names = {topic_id: name for name, topic_id in self.ids.items()}
@@ -160,7 +160,7 @@ async def test_several_groups_at_once(offsets: Offsets) -> None:
     request = OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id=group_id, topics=topics) for group_id in ("g", "h", "none")]
     )
-    response = await offsets.wire.call("OffsetFetch", 8, request)
+    response = await offsets.wire.ask(request, 8)
     assert [
         (group.group_id, group.topics[0].partitions[0].committed_offset) for group in response.groups
     ] == [
@@ -198,7 +198,7 @@ async def test_a_commit_larger_than_a_batch_may_be_is_refused_whole(offsets: Off
         for number in range(count)
     ]
     topic = OffsetCommitRequestTopic(name="t", partitions=partitions)
-    response = await offsets.wire.call("OffsetCommit", 9, OffsetCommitRequest(group_id="g", topics=[topic]))
+    response = await offsets.wire.ask(OffsetCommitRequest(group_id="g", topics=[topic]), 9)
     assert len(response.topics[0].partitions) == count
     assert {partition.error_code for partition in response.topics[0].partitions} == {
         INVALID_COMMIT_OFFSET_SIZE
@@ -221,7 +221,7 @@ async def test_a_commit_of_many_offsets_is_one_batch_so_that_a_crash_keeps_all_o
     refused = OffsetCommitRequestTopic(name="t", partitions=[partitions[-1]])
     missing = OffsetCommitRequestTopic(name="missing", partitions=[partitions[0]])
     request = OffsetCommitRequest(group_id="g", topics=[topic, missing, refused])
-    response = await offsets.wire.call("OffsetCommit", 9, request)
+    response = await offsets.wire.ask(request, 9)
     codes = [[partition.error_code for partition in topic.partitions] for topic in response.topics]
     assert codes[1] == [UNKNOWN_TOPIC_OR_PARTITION]
     assert codes[2] == [OFFSET_METADATA_TOO_LARGE]
@@ -258,7 +258,7 @@ async def test_the_offsets_of_a_topic_go_with_it(offsets: Offsets) -> None:
     await offsets.commit("t", 0, 7)
     await offsets.commit("u", 0, 8)
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=5000)
-    assert (await offsets.wire.call("DeleteTopics", 6, request)).responses[0].error_code == 0
+    assert (await offsets.wire.ask(request, 6)).responses[0].error_code == 0
     await offsets.create("t")
     assert await offsets.fetch(("t", 0), version=9) == {("t", 0): (-1, -1, "", 0)}
     assert await offsets.fetch() == {("u", 0): (8, -1, "", 0)}
@@ -272,7 +272,7 @@ async def test_offsets_are_deleted_on_request(offsets: Offsets) -> None:
     async def delete(group: str, *partitions: int) -> Any:
         asked = [OffsetDeleteRequestPartition(partition_index=partition) for partition in partitions]
         topic = OffsetDeleteRequestTopic(name="t", partitions=asked)
-        return await offsets.wire.call("OffsetDelete", 0, OffsetDeleteRequest(group_id=group, topics=[topic]))
+        return await offsets.wire.ask(OffsetDeleteRequest(group_id=group, topics=[topic]), 0)
 
     response = await delete("g", 0, 5)
     assert [partition.error_code for partition in response.topics[0].partitions] == [
@@ -304,7 +304,7 @@ async def test_offsets_do_not_outlive_a_topic_that_is_made_again_before_anyone_s
     await busy.wait()
     controller = scene.broker.context.controller
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")])
-    asked.append(asyncio.ensure_future(wires[1].call("DeleteTopics", 6, request)))
+    asked.append(asyncio.ensure_future(wires[1].ask(request, 6)))
     await until(lambda: "t" not in controller.latest.topics)
     asked.append(asyncio.ensure_future(wires[2].create("t", 2)))
     await until(lambda: "t" in controller.latest.topics)
@@ -318,7 +318,7 @@ async def test_offsets_do_not_outlive_a_topic_that_is_made_again_before_anyone_s
 async def test_a_deleted_group_stays_deleted_across_a_restart(offsets: Offsets, scene: Any) -> None:
     await offsets.create("t")
     await offsets.commit("t", 0, 7)
-    response = await offsets.wire.call("DeleteGroups", 2, DeleteGroupsRequest(groups_names=["g"]))
+    response = await offsets.wire.ask(DeleteGroupsRequest(groups_names=["g"]), 2)
     assert response.results[0].error_code == 0
     ids = offsets.ids
     await scene.stop()
@@ -326,7 +326,7 @@ async def test_a_deleted_group_stays_deleted_across_a_restart(offsets: Offsets, 
     again = await connected(scene)
     again.ids = ids
     assert await again.fetch() == {}
-    assert (await again.wire.call("ListGroups", 5, ListGroupsRequest())).groups == []
+    assert (await again.wire.ask(ListGroupsRequest(), 5)).groups == []
 
 
 async def test_expired_offsets_are_gone_and_their_group_with_them(scene: Any) -> None:
@@ -337,7 +337,7 @@ async def test_expired_offsets_are_gone_and_their_group_with_them(scene: Any) ->
     assert await offsets.commit("t", 1, 8, group_id="kept") == 0
     while await offsets.fetch() != {}:
         await asyncio.sleep(0.01)
-    listed = await offsets.wire.call("ListGroups", 5, ListGroupsRequest())
+    listed = await offsets.wire.ask(ListGroupsRequest(), 5)
     assert [group.group_id for group in listed.groups] == ["kept"]
 
 
@@ -375,7 +375,7 @@ async def test_offsets_outlive_the_compaction_of_their_log(scene: Any) -> None:
     offsets = await connected(scene)
     await offsets.create("t")
     await offsets.commit("t", 0, 1, group_id="gone")
-    await offsets.wire.call("DeleteGroups", 2, DeleteGroupsRequest(groups_names=["gone"]))
+    await offsets.wire.ask(DeleteGroupsRequest(groups_names=["gone"]), 2)
     for number in range(600):
         assert await offsets.commit("t", number % 2, number, metadata="x" * 4096) == 0
     log = scene.broker.context.replicas.leader("__consumer_offsets", 0).log
@@ -387,7 +387,7 @@ async def test_offsets_outlive_the_compaction_of_their_log(scene: Any) -> None:
     again.ids = ids
     results = await again.fetch()
     assert {place: entry[0] for place, entry in results.items()} == {("t", 0): 598, ("t", 1): 599}
-    listed = await again.wire.call("ListGroups", 5, ListGroupsRequest())
+    listed = await again.wire.ask(ListGroupsRequest(), 5)
     assert [group.group_id for group in listed.groups] == ["g"]
 
 
@@ -399,4 +399,4 @@ async def test_segments_of_internal_topics_too_small_for_a_topic_count_as_what_i
     await offsets.create("t")
     assert await offsets.commit("t", 0, 1) == 0
     request = FindCoordinatorRequest(key="x", key_type=1)
-    assert (await offsets.wire.call("FindCoordinator", 2, request)).error_code == 0
+    assert (await offsets.wire.ask(request, 2)).error_code == 0

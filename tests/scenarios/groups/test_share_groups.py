@@ -92,9 +92,7 @@ class Member:
             for first, last, types in said or []
         ]
         partition = FetchPartition(partition_index=0, acknowledgement_batches=batches)
-        response = await self.wire.call(
-            "ShareFetch",
-            self.version,
+        response = await self.wire.ask(
             ShareFetchRequest(
                 group_id="g",
                 member_id=self.member_id,
@@ -104,6 +102,7 @@ class Member:
                 topics=[FetchTopic(topic_id=self.topic_id, partitions=[partition])],
                 **{"max_records": 500, "batch_size": 500} | more,
             ),
+            self.version,
         )
         if response.error_code == 0 and epoch is None:
             self.epoch += 1
@@ -125,9 +124,7 @@ class Member:
     async def say(self, first: int, last: int, *types: int, epoch: int | None = None, **more: Any) -> int:
         said = Said(first_offset=first, last_offset=last, acknowledge_types=list(types))
         partition = AcknowledgePartition(partition_index=0, acknowledgement_batches=[said])
-        response = await self.wire.call(
-            "ShareAcknowledge",
-            self.version,
+        response = await self.wire.ask(
             ShareAcknowledgeRequest(
                 group_id="g",
                 member_id=self.member_id,
@@ -135,6 +132,7 @@ class Member:
                 topics=[AcknowledgeTopic(topic_id=self.topic_id, partitions=[partition])],
                 **more,
             ),
+            self.version,
         )
         if response.error_code:
             return int(response.error_code)
@@ -144,7 +142,7 @@ class Member:
 
 async def id_of(wire: Any, topic: str) -> UUID:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-    topic_id: UUID = (await wire.call("Metadata", 12, request)).topics[0].topic_id
+    topic_id: UUID = (await wire.ask(request, 12)).topics[0].topic_id
     return topic_id
 
 
@@ -157,7 +155,7 @@ async def set_of_group(wire: Any, **settings: str) -> None:
         resources=[AlterConfigsResource(resource_type=GROUP, resource_name="g", configs=configs)],
         validate_only=False,
     )
-    response = await wire.call("IncrementalAlterConfigs", 1, request)
+    response = await wire.ask(request, 1)
     assert response.responses[0].error_code == 0
 
 
@@ -169,10 +167,10 @@ async def beat(wire: Any, member_id: str, epoch: int, *topics: str, group: str =
         subscribed_topic_names=list(topics) if topics else None,
     )
     find = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
-    await wire.call("FindCoordinator", 4, find)
-    response = await wire.call("ShareGroupHeartbeat", 1, request)
+    await wire.ask(find, 4)
+    response = await wire.ask(request, 1)
     while response.error_code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,):
-        response = await wire.call("ShareGroupHeartbeat", 1, request)
+        response = await wire.ask(request, 1)
     return response
 
 
@@ -237,14 +235,14 @@ async def test_a_fetch_waits_for_records_and_for_those_that_come_back(scene: Any
     topic_id = await id_of(wire, "t")
     anne, bert = Member(await scene.connect(), ANNE, topic_id), Member(await scene.connect(), BERT, topic_id)
     assert await anne.acquired(wait_ms=0) == []
-    anne.wire.send("ShareFetch", 2, _plain(anne))
+    anne.wire.ask_later(_plain(anne), 2)
     await wire.produce("t", [b"a"])
-    assert (await anne.wire.receive()).responses[0].partitions[0].acquired_records[0].delivery_count == 1
+    assert (await anne.wire.response()).responses[0].partitions[0].acquired_records[0].delivery_count == 1
     anne.epoch += 1
     assert await bert.acquired(wait_ms=0) == []
-    bert.wire.send("ShareFetch", 2, _plain(bert))
+    bert.wire.ask_later(_plain(bert), 2)
     assert await anne.say(0, 0, RELEASE) == 0
-    assert (await bert.wire.receive()).responses[0].partitions[0].acquired_records[0].delivery_count == 2
+    assert (await bert.wire.response()).responses[0].partitions[0].acquired_records[0].delivery_count == 2
 
 
 def _plain(member: Member) -> ShareFetchRequest:
@@ -375,10 +373,8 @@ async def test_no_request_of_a_member_without_an_id_or_with_a_longer_one_is_serv
 ) -> None:
     assert (await beat(wire, member_id, 0, "t")).error_code == ErrorCode.INVALID_REQUEST
     session = {"group_id": "g", "member_id": member_id}
-    fetched = await wire.call("ShareFetch", 1, ShareFetchRequest(**session, share_session_epoch=0))
-    acknowledged = await wire.call(
-        "ShareAcknowledge", 1, ShareAcknowledgeRequest(**session, share_session_epoch=1)
-    )
+    fetched = await wire.ask(ShareFetchRequest(**session, share_session_epoch=0), 1)
+    acknowledged = await wire.ask(ShareAcknowledgeRequest(**session, share_session_epoch=1), 1)
     assert (fetched.error_code, acknowledged.error_code) == (ErrorCode.INVALID_REQUEST,) * 2
 
 
@@ -387,14 +383,12 @@ async def test_a_group_is_described_listed_and_deleted(wire: Any) -> None:
     topic_id = await id_of(wire, "t")
     joined = await beat(wire, ANNE, 0, "t")
     joined = await beat(wire, ANNE, joined.member_epoch)
-    described = (await wire.call("ShareGroupDescribe", 1, ShareGroupDescribeRequest(group_ids=["g"]))).groups[
-        0
-    ]
+    described = (await wire.ask(ShareGroupDescribeRequest(group_ids=["g"]), 1)).groups[0]
     assert (described.error_code, described.group_state, described.assignor_name) == (0, "Stable", "simple")
     (member,) = described.members
     assert (member.member_id, member.member_epoch) == (ANNE, joined.member_epoch)
     assert [partition.topic_id for partition in member.assignment.topic_partitions] == [topic_id]
-    listed = await wire.call("ListGroups", 5, ListGroupsRequest(types_filter=["share"]))
+    listed = await wire.ask(ListGroupsRequest(types_filter=["share"]), 5)
     assert [(group.group_id, group.protocol_type, group.group_type) for group in listed.groups] == [
         ("g", "share", "share")
     ]
@@ -410,7 +404,7 @@ async def test_a_group_is_described_listed_and_deleted(wire: Any) -> None:
 
 
 async def delete_group(wire: Any) -> int:
-    response = await wire.call("DeleteGroups", 2, DeleteGroupsRequest(groups_names=["g"]))
+    response = await wire.ask(DeleteGroupsRequest(groups_names=["g"]), 2)
     return int(response.results[0].error_code)
 
 
@@ -419,7 +413,7 @@ async def start_offset(wire: Any, version: int = 1) -> int:
         group_id="g", topics=[DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=[0])]
     )
     request = DescribeShareGroupOffsetsRequest(groups=[asked])
-    response = await wire.call("DescribeShareGroupOffsets", version, request)
+    response = await wire.ask(request, version)
     (partition,) = response.groups[0].topics[0].partitions
     assert partition.error_code == 0
     return int(partition.start_offset)
@@ -442,7 +436,7 @@ async def test_offsets_are_shown_in_every_version_set_and_deleted(wire: Any, ver
     request = DeleteShareGroupOffsetsRequest(
         group_id="g", topics=[DeleteShareGroupOffsetsRequestTopic(topic_name="t")]
     )
-    assert (await wire.call("DeleteShareGroupOffsets", 0, request)).responses[0].error_code == 0
+    assert (await wire.ask(request, 0)).responses[0].error_code == 0
     assert await start_offset(wire, version) == -1
 
 
@@ -455,7 +449,7 @@ async def test_a_group_never_begins_at_an_offset_whose_lag_is_no_number(wire: An
     begun = PartitionData(partition=0, state_epoch=7, start_offset=-(2**63))
     state = InitializeStateData(topic_id=topic_id, partitions=[begun])
     request = InitializeShareGroupStateRequest(group_id="g", topics=[state])
-    response = await wire.call("InitializeShareGroupState", 0, request)
+    response = await wire.ask(request, 0)
     assert response.results[0].partitions[0].error_code == ErrorCode.INVALID_REQUEST
     assert await start_offset(wire) == 0
 
@@ -465,7 +459,7 @@ async def alter(wire: Any, offset: int) -> Any:
     request = AlterShareGroupOffsetsRequest(
         group_id="g", topics=[AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[partition])]
     )
-    return await wire.call("AlterShareGroupOffsets", 0, request)
+    return await wire.ask(request, 0)
 
 
 async def test_a_partition_that_is_named_many_times_is_written_once(wire: Any) -> None:
@@ -478,7 +472,7 @@ async def test_a_partition_that_is_named_many_times_is_written_once(wire: Any) -
     ]
     topics = [AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=partitions)] * 3
     request = AlterShareGroupOffsetsRequest(group_id="g", topics=topics)
-    response = await wire.call("AlterShareGroupOffsets", 0, request)
+    response = await wire.ask(request, 0)
     (topic,) = response.responses
     assert [(partition.partition_index, partition.error_code) for partition in topic.partitions] == [(0, 0)]
     assert await start_offset(wire, 1) == 999
@@ -489,11 +483,11 @@ async def test_readers_of_committed_records_get_no_aborted_ones_and_wait_for_the
 ) -> None:
     await set_of_group(wire, share_isolation_level="read_committed")
     find = FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"])
-    await wire.call("FindCoordinator", 4, find)
+    await wire.ask(find, 4)
     request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000)
-    producer = await wire.call("InitProducerId", 5, request)
+    producer = await wire.ask(request, 5)
     while producer.error_code:
-        producer = await wire.call("InitProducerId", 5, request)
+        producer = await wire.ask(request, 5)
     anne = Member(await scene.connect(), ANNE, await id_of(wire, "t"))
     await wire.produce("t", [b"plain"])
     assert await anne.acquired() == [(0, 0, 1)]
@@ -506,7 +500,7 @@ async def test_readers_of_committed_records_get_no_aborted_ones_and_wait_for_the
             transactional=True,
         )
         produced = make_produce("t", batch).replace(transactional_id="tx")
-        response = await wire.call("Produce", 12, produced)
+        response = await wire.ask(produced, 12)
         assert response.responses[0].partition_responses[0].error_code == 0
         assert await anne.acquired(wait_ms=0) == []
         ended = EndTxnRequest(
@@ -515,7 +509,7 @@ async def test_readers_of_committed_records_get_no_aborted_ones_and_wait_for_the
             producer_epoch=producer.producer_epoch + sequence,
             committed=committed,
         )
-        assert (await wire.call("EndTxn", 5, ended)).error_code == 0
+        assert (await wire.ask(ended, 5)).error_code == 0
     records: list[tuple[int, int, int]] = []
     while not records:
         records = await anne.acquired()
@@ -527,7 +521,7 @@ async def test_a_topic_that_is_deleted_and_made_again_is_read_from_its_beginning
     anne = Member(wire, ANNE, await id_of(wire, "t"))
     assert await anne.acquired() == [(0, 1, 1)]
     assert await anne.say(0, 1, ACCEPT) == 0
-    await wire.call("DeleteTopics", 5, DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000))
+    await wire.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000), 5)
     response = await anne.fetch()
     assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
     await wire.create("t")
@@ -584,17 +578,17 @@ async def test_records_that_the_log_deleted_are_passed_over(wire: Any) -> None:
     request = DeleteRecordsRequest(
         topics=[DeleteRecordsTopic(name="t", partitions=[partition])], timeout_ms=5000
     )
-    await wire.call("DeleteRecords", 2, request)
+    await wire.ask(request, 2)
     assert await anne.acquired() == [(2, 2, 1)]
 
 
 async def test_a_broker_that_stops_answers_its_waiters(scene: Any, wire: Any) -> None:
     anne = Member(wire, ANNE, await id_of(wire, "t"))
     assert await anne.acquired(wait_ms=100) == []
-    wire.send("ShareFetch", 2, _plain(anne).replace(max_wait_ms=600_000))
+    wire.ask_later(_plain(anne).replace(max_wait_ms=600_000), 2)
     other = await scene.connect()
     await id_of(other, "t")  # a round trip: the fetch has arrived before it
     stopping = asyncio.ensure_future(scene.broker.stop())
-    response = await wire.receive()
+    response = await wire.response()
     assert response.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     await stopping

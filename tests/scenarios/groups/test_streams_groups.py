@@ -94,7 +94,7 @@ class Member:
             standby_tasks=[],
             warmup_tasks=[],
         ).replace(**said)
-        response = await self.wire.call("StreamsGroupHeartbeat", self.version, request)
+        response = await self.wire.ask(request, self.version)
         if response.error_code == ErrorCode.NONE:
             self.epoch = response.member_epoch
             if response.active_tasks is not None:
@@ -121,7 +121,7 @@ async def settled(*members: Member) -> None:
 
 async def describe(wire: Any, version: int = 1, **more: Any) -> Any:
     request = StreamsGroupDescribeRequest(group_ids=["g"], **more)
-    return (await wire.call("StreamsGroupDescribe", version, request)).groups[0]
+    return (await wire.ask(request, version)).groups[0]
 
 
 async def commit(wire: Any, member: Member, *, epoch: int | None = None, topic: str = "t") -> ErrorCode:
@@ -136,7 +136,7 @@ async def commit(wire: Any, member: Member, *, epoch: int | None = None, topic: 
             )
         ],
     )
-    response = await wire.call("OffsetCommit", 9, request)
+    response = await wire.ask(request, 9)
     return ErrorCode.of(response.topics[0].partitions[0].error_code)
 
 
@@ -159,7 +159,7 @@ async def test_two_members_share_the_tasks_once_the_broker_has_made_the_internal
     await settled(anne, bert)
     assert sorted(anne.tasks.get("0", []) + bert.tasks.get("0", [])) == [0, 1, 2]
     assert sorted(anne.tasks.get("1", []) + bert.tasks.get("1", [])) == [0, 1, 2]
-    topics = (await wire.call("Metadata", 12, MetadataRequest(topics=None))).topics
+    topics = (await wire.ask(MetadataRequest(topics=None), 12)).topics
     counts = {topic.name: len(topic.partitions) for topic in topics if topic.name.startswith("g-")}
     assert counts == {"g-repart": 3, "g-log": 3}
     left = await bert.beat(member_epoch=-1)
@@ -194,19 +194,19 @@ async def test_a_group_is_described_listed_and_deleted(scene: Any) -> None:
     assert [(topic.name, topic.partitions) for topic in second.state_changelog_topics] == [("g-log", 2)]
     older = await describe(wire, 0)
     assert older.members == group.members
-    listed = (await wire.call("ListGroups", 5, ListGroupsRequest(types_filter=["streams"]))).groups
+    listed = (await wire.ask(ListGroupsRequest(types_filter=["streams"]), 5)).groups
     assert [(entry.group_id, entry.group_state, entry.group_type) for entry in listed] == [
         ("g", "Stable", "streams")
     ]
-    other = await wire.call("ConsumerGroupDescribe", 1, ConsumerGroupDescribeRequest(group_ids=["g"]))
+    other = await wire.ask(ConsumerGroupDescribeRequest(group_ids=["g"]), 1)
     assert other.groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    refused = await wire.call("DeleteGroups", 2, DeleteGroupsRequest(groups_names=["g"]))
+    refused = await wire.ask(DeleteGroupsRequest(groups_names=["g"]), 2)
     assert refused.results[0].error_code == ErrorCode.NON_EMPTY_GROUP
     await anne.beat(member_epoch=-1)
-    deleted = await wire.call("DeleteGroups", 2, DeleteGroupsRequest(groups_names=["g"]))
+    deleted = await wire.ask(DeleteGroupsRequest(groups_names=["g"]), 2)
     assert deleted.results[0].error_code == ErrorCode.NONE
     assert (await describe(wire)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    unnamed = await wire.call("StreamsGroupDescribe", 1, StreamsGroupDescribeRequest(group_ids=[""]))
+    unnamed = await wire.ask(StreamsGroupDescribeRequest(group_ids=[""]), 1)
     assert unnamed.groups[0].error_code == ErrorCode.INVALID_GROUP_ID
 
 
@@ -223,7 +223,7 @@ async def test_offsets_are_committed_and_read_in_the_epoch_of_a_member(scene: An
     assert await commit(wire, Member(wire, "nobody"), epoch=1) is ErrorCode.UNKNOWN_MEMBER_ID
     for epoch, code in ((anne.epoch, ErrorCode.NONE), (anne.epoch + 1, ErrorCode.STALE_MEMBER_EPOCH)):
         group = OffsetFetchRequestGroup(group_id="g", member_id="anne", member_epoch=epoch, topics=None)
-        response = await wire.call("OffsetFetch", 9, OffsetFetchRequest(groups=[group]))
+        response = await wire.ask(OffsetFetchRequest(groups=[group]), 9)
         assert response.groups[0].error_code == code
 
 
@@ -300,7 +300,7 @@ async def test_a_classic_group_without_members_becomes_a_streams_group_with_its_
     await anne.join()
     await settled(anne)
     group = OffsetFetchRequestGroup(group_id="g", member_id=None, member_epoch=-1, topics=None)
-    response = await wire.call("OffsetFetch", 9, OffsetFetchRequest(groups=[group]))
+    response = await wire.ask(OffsetFetchRequest(groups=[group]), 9)
     (topic,) = response.groups[0].topics
     assert topic.partitions[0].committed_offset == 5
 
@@ -321,14 +321,14 @@ async def test_an_application_goes_back_to_the_classic_protocol_once_it_is_down(
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="stream", metadata=b"")],
     )
-    refused = await wire.call("JoinGroup", 3, join)
+    refused = await wire.ask(join, 3)
     assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     await anne.beat(member_epoch=-1)
-    joined = await wire.call("JoinGroup", 3, join)
+    joined = await wire.ask(join, 3)
     assert joined.error_code == ErrorCode.NONE
     assert (await describe(wire)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     group = OffsetFetchRequestGroup(group_id="g", member_id=None, member_epoch=-1, topics=None)
-    response = await wire.call("OffsetFetch", 9, OffsetFetchRequest(groups=[group]))
+    response = await wire.ask(OffsetFetchRequest(groups=[group]), 9)
     assert response.groups[0].topics[0].partitions[0].committed_offset == 5
     assert (await Member(wire, "bert").join()).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
@@ -337,13 +337,11 @@ async def test_the_feature_is_offered_and_can_be_switched_off(scene: Any) -> Non
     await scene.start(**SETTINGS)
     wire = await scene.connect()
     await wire.find_coordinator("g")
-    versions = await wire.call(
-        "ApiVersions", 4, ApiVersionsRequest(client_software_name="c", client_software_version="1")
-    )
+    versions = await wire.ask(ApiVersionsRequest(client_software_name="c", client_software_version="1"), 4)
     levels = {feature.name: feature.max_version_level for feature in versions.finalized_features}
     assert levels["streams.version"] == 1
     off = FeatureUpdateKey(feature="streams.version", max_version_level=0, upgrade_type=2)
-    await wire.call("UpdateFeatures", 1, UpdateFeaturesRequest(feature_updates=[off]))
+    await wire.ask(UpdateFeaturesRequest(feature_updates=[off]), 1)
     assert (await Member(wire, "anne").join()).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
@@ -383,9 +381,5 @@ async def test_internal_topics_are_made_for_members_that_may_create_them(scene: 
 async def test_no_description_of_a_topology_is_taken(scene: Any) -> None:
     await scene.start(**SETTINGS)
     wire = await scene.connect()
-    response = await wire.call(
-        "StreamsGroupTopologyDescriptionUpdate",
-        0,
-        StreamsGroupTopologyDescriptionUpdateRequest(group_id="g", member_id="anne"),
-    )
+    response = await wire.ask(StreamsGroupTopologyDescriptionUpdateRequest(group_id="g", member_id="anne"), 0)
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION

@@ -7,13 +7,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
+from tests.kit.requests import batch_of, fetch_request
 from tests.kit.waiting import PATIENCE_S
+from tests.kit.wire import Wire
 from tests.scenarios.groups.test_classic_groups import Member as ClassicMember
-from tests.scenarios.one_broker import Scene, Wire, batch_of
+from tests.scenarios.one_broker import Scene
 from tests.scenarios.transactions.transactional_producer import EPOCHS, TransactionalProducer
 
 from odradek.model.ids import ZERO_UUID
-from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.messages.data.fetch import FetchRequest
 from odradek.protocol.messages.groups.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.groups.delete_groups import DeleteGroupsRequest
 from odradek.protocol.messages.groups.offset_commit import (
@@ -54,7 +56,7 @@ async def _connection(scene: Scene) -> AsyncIterator[Wire]:
 async def connection(scene: Scene, wire: Wire, number: int) -> None:
     """It asks for metadata, produces, fetches, and leaves."""
     async with _connection(scene) as own:
-        await own.call("Metadata", 12, MetadataRequest(topics=None))
+        await own.ask(MetadataRequest(topics=None), 12)
         await own.produce("t", [b"v"])
         await own.fetch("t", 0)
 
@@ -62,38 +64,20 @@ async def connection(scene: Scene, wire: Wire, number: int) -> None:
 async def broken_connection(scene: Scene, wire: Wire, number: int) -> None:
     """It leaves while its fetch waits."""
     own = await scene.connect()
-    own.send(
-        "Fetch",
-        11,
-        FetchRequest(
-            max_wait_ms=60_000,
-            min_bytes=1 << 20,
-            topics=[
-                FetchTopic(
-                    topic="t", partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)]
-                )
-            ],
-        ),
-    )
+    own.ask_later(fetch_request("t", 0, max_wait_ms=60_000, min_bytes=1 << 20, partition_max_bytes=1), 11)
     await wire.fetch("t", 0)
-    own.abort()
+    own.abandon()
     scene.forget(own)
 
 
 async def fetch_session(scene: Scene, wire: Wire, number: int) -> None:
     async with _connection(scene) as own:
-        partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)
-        request = FetchRequest(
-            max_wait_ms=0,
-            min_bytes=0,
-            session_epoch=0,
-            topics=[FetchTopic(topic="t", partitions=[partition])],
-        )
-        opened = await own.call("Fetch", 11, request)
+        request = fetch_request("t", 0, min_bytes=0, partition_max_bytes=100, session_epoch=0)
+        opened = await own.ask(request, 11)
         assert opened.session_id
         more = FetchRequest(max_wait_ms=0, min_bytes=0, session_id=opened.session_id, session_epoch=1)
-        assert (await own.call("Fetch", 11, more)).error_code == 0
-        await own.call("Fetch", 11, more.replace(session_epoch=-1))
+        assert (await own.ask(more, 11)).error_code == 0
+        await own.ask(more.replace(session_epoch=-1), 11)
 
 
 async def topic(scene: Scene, wire: Wire, number: int) -> None:
@@ -106,7 +90,7 @@ async def topic(scene: Scene, wire: Wire, number: int) -> None:
 
 async def delete(wire: Wire, name: str) -> None:
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name, topic_id=ZERO_UUID)], timeout_ms=10_000)
-    assert (await wire.call("DeleteTopics", 6, request)).responses[0].error_code == 0
+    assert (await wire.ask(request, 6)).responses[0].error_code == 0
 
 
 async def classic_group(scene: Scene, wire: Wire, number: int) -> None:
@@ -114,7 +98,7 @@ async def classic_group(scene: Scene, wire: Wire, number: int) -> None:
         member = ClassicMember(own, group=f"classic-{number}")
         assert (await member.join()).error_code == 0
         assert (await member.sync({member.member_id: b"x"})).error_code == 0
-        assert (await own.call("OffsetCommit", 8, _commit(member.group, member.member_id, 1))).topics
+        assert (await own.ask(_commit(member.group, member.member_id, 1), 8)).topics
         await member.leave()
     await _delete_group(wire, member.group)
 
@@ -130,7 +114,7 @@ def _commit(group: str, member_id: str, generation: int) -> OffsetCommitRequest:
 
 
 async def _delete_group(wire: Wire, group: str) -> None:
-    response = await wire.call("DeleteGroups", 2, DeleteGroupsRequest(groups_names=[group]))
+    response = await wire.ask(DeleteGroupsRequest(groups_names=[group]), 2)
     assert response.results[0].error_code == 0
 
 
@@ -146,24 +130,24 @@ async def consumer_group(scene: Scene, wire: Wire, number: int) -> None:
             subscribed_topic_names=["t"],
             topic_partitions=[],
         )
-        response = await own.call("ConsumerGroupHeartbeat", 1, beat)
+        response = await own.ask(beat, 1)
         assert response.error_code == 0
-        assert (await own.call("OffsetCommit", 9, _commit(group, "m", response.member_epoch))).topics
+        assert (await own.ask(_commit(group, "m", response.member_epoch), 9)).topics
         left = ConsumerGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=_LEAVE)
-        assert (await own.call("ConsumerGroupHeartbeat", 1, left)).error_code == 0
+        assert (await own.ask(left, 1)).error_code == 0
     await _delete_group(wire, group)
 
 
 async def share_group(scene: Scene, wire: Wire, number: int) -> None:
     group, member_id = f"share-{number}", "AAAAAAAAAAAAAAAAAAAAAQ"
-    metadata = await wire.call("Metadata", 12, MetadataRequest(topics=[MetadataRequestTopic(name="t")]))
+    metadata = await wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 12)
     async with _connection(scene) as own:
         beat = ShareGroupHeartbeatRequest(
             group_id=group, member_id=member_id, member_epoch=0, subscribed_topic_names=["t"]
         )
         async with asyncio.timeout(PATIENCE_S):
             while True:
-                response = await own.call("ShareGroupHeartbeat", 1, beat)
+                response = await own.ask(beat, 1)
                 assert response.error_code == 0
                 if response.assignment is not None and response.assignment.topic_partitions:
                     break
@@ -183,11 +167,11 @@ async def share_group(scene: Scene, wire: Wire, number: int) -> None:
                 )
             ],
         )
-        assert (await own.call("ShareFetch", 2, fetch)).error_code == 0
+        assert (await own.ask(fetch, 2)).error_code == 0
         closing = fetch.replace(share_session_epoch=-1, topics=[])
-        assert (await own.call("ShareFetch", 2, closing)).error_code == 0
+        assert (await own.ask(closing, 2)).error_code == 0
         left = beat.replace(member_epoch=_LEAVE)
-        assert (await own.call("ShareGroupHeartbeat", 1, left)).error_code == 0
+        assert (await own.ask(left, 1)).error_code == 0
     await _delete_group(wire, group)
 
 
@@ -203,7 +187,7 @@ async def producer(scene: Scene, wire: Wire, number: int) -> None:
 
 async def transaction(scene: Scene, wire: Wire, number: int) -> None:
     """The same producer, another transaction."""
-    await wire.call("FindCoordinator", 4, FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"]))
+    await wire.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"]), 4)
     transactional = TransactionalProducer(wire, batch_of, "tx", EPOCHS)
     await transactional.init()
     await transactional.write(b"v", [0], topic="t")
@@ -217,10 +201,8 @@ async def refusals(scene: Scene, wire: Wire, number: int) -> None:
         unknown = f"unknown-{number}"
         assert (await own.produce(unknown, [b"v"])).error_code
         assert (await own.fetch(unknown, 0)).error_code
-        assert (
-            (await own.call("OffsetCommit", 8, _commit(unknown, "m", 7))).topics[0].partitions[0].error_code
-        )
-        response = await own.call("DeleteGroups", 2, DeleteGroupsRequest(groups_names=[unknown]))
+        assert (await own.ask(_commit(unknown, "m", 7), 8)).topics[0].partitions[0].error_code
+        response = await own.ask(DeleteGroupsRequest(groups_names=[unknown]), 2)
         assert response.results[0].error_code
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
+from tests.kit.waiting import until
 from tests.scenarios.lifetimes.held import held
 from tests.scenarios.lifetimes.lives import LIVES, SMALL, Life
 from tests.scenarios.one_broker import Scene
@@ -65,10 +65,7 @@ async def test_nothing_is_left(scene: Scene, life: Life) -> None:
     before = await _calm()
     for number in range(_WARM, _WARM + _ROUNDS):
         await life(scene, wire, number)
-    deadline = time.monotonic() + _SECONDS_MAX
-    while (left := _grown(before)) and time.monotonic() < deadline:
-        await asyncio.sleep(0.05)
-    assert not left, "\n".join(f"{count:5} {name}" for name, count in sorted(left.items()))
+    await until(lambda: _grown(before), holds=lambda left: not left, seconds=_SECONDS_MAX, every_s=0.05)
 
 
 async def _calm() -> Counter[str]:

@@ -16,8 +16,9 @@ from typing import Any, Final
 import pytest
 from tests.hostile.values import ArrayPlace, Blowing, Known, array_places
 from tests.kit.heap import put_aside
+from tests.kit.wire import Wire
 from tests.scenarios.lifetimes.lives import SMALL
-from tests.scenarios.one_broker import Scene, Wire
+from tests.scenarios.one_broker import Scene
 
 from odradek.model.ids import ZERO_UUID
 from odradek.protocol.api import APIS, Api
@@ -70,7 +71,7 @@ async def _cycles(
     gc.collect()
     gc.freeze()
     wire = await scene.connect()
-    await _answered(wire, api, version, request)
+    await _answered(wire, request, version)
     await wire.close()
     scene.forget(wire)
     del wire
@@ -83,11 +84,11 @@ async def _cycles(
     return Counter({name: count for name, count in counts.items() if count > _FEW})
 
 
-async def _answered(wire: Wire, api: Api, version: int, request: Any) -> None:
+async def _answered(wire: Wire, request: Any, version: int) -> None:
     """Or refused by closing the connection, or not at all: members wait for others."""
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
-            await wire.call(api.name, version, request)
+            await wire.ask(request, version)
     except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
         pass
 

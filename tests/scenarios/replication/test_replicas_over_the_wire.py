@@ -116,7 +116,7 @@ class Stage:
         )
 
     async def fetch(self, offset: int, **options: Any) -> Any:
-        response = await self.wire.call("Fetch", 18, self.request(offset, **options))
+        response = await self.wire.ask(self.request(offset, **options), 18)
         return response.responses[0].partitions[0] if response.responses else response
 
 
@@ -139,14 +139,14 @@ async def test_acks_all_is_answered_when_the_follower_asks_for_what_comes_next(
 ) -> None:
     stage.lead(ME, OTHER)
     producer = await stage.scene.connect()
-    producer.send("Produce", 9, make_produce("t", make_batch([b"x"])))
+    producer.ask_later(make_produce("t", make_batch([b"x"])), 9)
     partition = await stage.fetch(0, wait_ms=10_000)
     assert (partition.error_code, partition.high_watermark) == (0, 0)
     assert len(partition.records) > 0, "a follower reads what is not committed yet"
     consumed = await stage.wire.fetch("t", 0)
     assert (consumed.high_watermark, consumed.records) == (0, b"")
     assert (await stage.fetch(1)).high_watermark in (0, 1)  # the leader's own flush may come last
-    produced = await producer.receive()
+    produced = await producer.response()
     assert produced.responses[0].partition_responses[0].error_code == 0
     assert (await stage.wire.fetch("t", 0)).high_watermark == 1
     [stages] = [
@@ -222,11 +222,11 @@ async def test_records_are_deleted_when_the_follower_says_so(stage: Stage) -> No
         topics=[DeleteRecordsTopic(name="t", partitions=[wanted])], timeout_ms=10_000
     )
     client = await stage.scene.connect()
-    client.send("DeleteRecords", 2, request)
+    client.ask_later(request, 2)
     while (await stage.fetch(2)).log_start_offset != 1:
         pass
     await stage.fetch(2, start_offset=1)
-    (partition,) = (await client.receive()).topics[0].partitions
+    (partition,) = (await client.response()).topics[0].partitions
     assert (partition.error_code, partition.low_watermark) == (0, 1)
 
 
@@ -236,7 +236,7 @@ async def test_records_that_a_follower_keeps_are_not_deleted_in_time(stage: Stag
     await stage.fetch(1, wait_ms=10_000, high_watermark=0)
     wanted = DeleteRecordsPartition(partition_index=0, offset=-1)
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[wanted])], timeout_ms=1)
-    (partition,) = (await stage.wire.call("DeleteRecords", 2, request)).topics[0].partitions
+    (partition,) = (await stage.wire.ask(request, 2)).topics[0].partitions
     assert partition.error_code == ErrorCode.REQUEST_TIMED_OUT
     assert stage.partition.start_offset == 1
 
@@ -247,7 +247,7 @@ async def test_a_consumer_is_sent_to_a_replica_in_its_rack(stage: Stage, rack: s
     await stage.wire.produce("t", [b"x"], acks=1)
     await stage.fetch(1, wait_ms=10_000, high_watermark=0)
     request = stage.request(0, replica=-1, epoch=-1).replace(rack_id=rack)
-    data = (await stage.wire.call("Fetch", 18, request)).responses[0].partitions[0]
+    data = (await stage.wire.ask(request, 18)).responses[0].partitions[0]
     assert data.preferred_read_replica == preferred
     assert (data.records == b"") == (preferred == OTHER)
 
@@ -257,7 +257,7 @@ async def test_a_consumer_is_sent_to_a_replica_in_its_rack(stage: Stage, rack: s
 
 async def test_a_follower_says_who_leads(stage: Stage, make_produce: Any, make_batch: Any) -> None:
     stage.follow()
-    response = await stage.wire.call("Produce", 10, make_produce("t", make_batch([b"x"])))
+    response = await stage.wire.ask(make_produce("t", make_batch([b"x"])), 10)
     (refused,) = response.responses[0].partition_responses
     assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (refused.current_leader.leader_id, refused.current_leader.leader_epoch) == (
@@ -266,8 +266,8 @@ async def test_a_follower_says_who_leads(stage: Stage, make_produce: Any, make_b
     )
     (endpoint,) = response.node_endpoints
     assert (endpoint.node_id, endpoint.host, endpoint.port) == (OTHER, "other", 1234)
-    fenced = await stage.wire.call(
-        "Fetch", 18, stage.request(0, replica=-1, epoch=-1, leader_epoch=stage.state.leader_epoch - 1)
+    fenced = await stage.wire.ask(
+        stage.request(0, replica=-1, epoch=-1, leader_epoch=stage.state.leader_epoch - 1), 18
     )
     (data,) = fenced.responses[0].partitions
     assert data.error_code == ErrorCode.FENCED_LEADER_EPOCH
@@ -280,9 +280,9 @@ async def test_a_follower_serves_consumers_that_know_of_racks_below_its_high_wat
 ) -> None:
     await stage.wire.produce("t", [b"x"])
     stage.follow()
-    new = (await stage.wire.call("Fetch", 11, make_fetch("t", 0))).responses[0].partitions[0]
-    old = (await stage.wire.call("Fetch", 10, make_fetch("t", 0))).responses[0].partitions[0]
-    beyond = (await stage.wire.call("Fetch", 11, make_fetch("t", 9))).responses[0].partitions[0]
+    new = (await stage.wire.ask(make_fetch("t", 0), 11)).responses[0].partitions[0]
+    old = (await stage.wire.ask(make_fetch("t", 0), 10)).responses[0].partitions[0]
+    beyond = (await stage.wire.ask(make_fetch("t", 9), 11)).responses[0].partitions[0]
     assert (new.error_code, new.high_watermark, len(new.records) > 0) == (0, 1, True)
     assert old.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE, "the consumer goes back to the leader"
@@ -293,19 +293,16 @@ async def test_a_follower_serves_consumers_that_know_of_racks_below_its_high_wat
 async def test_a_follower_is_not_asked_about_offsets_and_epochs(stage: Stage) -> None:
     stage.follow()
     wanted = ListOffsetsPartition(partition_index=0, timestamp=-1)
-    listed = await stage.wire.call(
-        "ListOffsets",
-        7,
-        ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[wanted])]),
+    listed = await stage.wire.ask(
+        ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[wanted])]), 7
     )
     assert listed.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     asked = OffsetForLeaderPartition(partition=0, leader_epoch=0)
-    epochs = await stage.wire.call(
-        "OffsetForLeaderEpoch",
-        4,
+    epochs = await stage.wire.ask(
         OffsetForLeaderEpochRequest(
             replica_id=-1, topics=[OffsetForLeaderTopic(topic="t", partitions=[asked])]
         ),
+        4,
     )
     assert epochs.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -324,7 +321,7 @@ async def test_a_new_leader_does_not_name_the_end_before_it_knows_how_far_it_is_
     async def latest() -> Any:
         wanted = ListOffsetsPartition(partition_index=0, timestamp=-1)
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[wanted])])
-        return (await stage.wire.call("ListOffsets", version, request)).topics[0].partitions[0]
+        return (await stage.wire.ask(request, version)).topics[0].partitions[0]
 
     assert (await latest()).error_code == code
     await stage.fetch(1, wait_ms=10_000, high_watermark=0)
@@ -353,7 +350,7 @@ class Session:
             gone = ForgottenTopic(topic_id=self.stage.topic_id, partitions=[0])
             request = request.replace(forgotten_topics_data=[gone])
         request = request.replace(session_id=self.session_id, session_epoch=self.epoch)
-        response = await self.wire.call("Fetch", 18, request)
+        response = await self.wire.ask(request, 18)
         assert response.error_code == 0
         self.session_id, self.epoch = response.session_id, self.epoch + 1
         return [partition for topic in response.responses for partition in topic.partitions]

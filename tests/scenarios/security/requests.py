@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from tests.scenarios.one_broker import batch_of
+from tests.kit.requests import batch_of
 
 from odradek.protocol import api_by_name
 from odradek.protocol.schema import ArrayKind, StructKind

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.scenarios.one_broker import Scene, Wire
+from tests.kit.wire import Wire
+from tests.scenarios.one_broker import Scene
 
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.security.create_acls import AclCreation, CreateAclsRequest
@@ -52,7 +53,7 @@ def selection(**other: Any) -> DeleteAclsFilter:
 
 
 async def described(wire: Wire, **other: Any) -> set[tuple[Any, ...]]:
-    response = await wire.call("DescribeAcls", 3, every(**other))
+    response = await wire.ask(every(**other), 3)
     assert response.error_code == 0, response.error_message
     return {
         (resource.resource_name, resource.pattern_type, acl.principal, acl.operation, acl.permission_type)
@@ -70,7 +71,7 @@ async def secured(scene: Scene) -> Wire:
 @pytest.mark.parametrize("version", [1, 2, 3])
 async def test_acls_are_made_described_and_deleted(secured: Wire, version: int) -> None:
     creations = [creation(), creation("o", resource_pattern_type=PREFIXED, operation=WRITE), creation()]
-    made = await secured.call("CreateAcls", version, CreateAclsRequest(creations=creations))
+    made = await secured.ask(CreateAclsRequest(creations=creations), version)
     assert [created.error_code for created in made.results] == [0, 0, 0]
     orders = ("orders", LITERAL, "User:alice", READ, ALLOW)
     prefixed = ("o", PREFIXED, "User:alice", WRITE, ALLOW)
@@ -81,7 +82,7 @@ async def test_acls_are_made_described_and_deleted(secured: Wire, version: int) 
         prefixed,
     }
     filters = [selection(operation=WRITE), selection(resource_name_filter="none"), selection(operation=READ)]
-    gone = await secured.call("DeleteAcls", version, DeleteAclsRequest(filters=filters))
+    gone = await secured.ask(DeleteAclsRequest(filters=filters), version)
     assert [[acl.resource_name for acl in deleted.matching_acls] for deleted in gone.filter_results] == [
         ["o"],
         [],
@@ -99,7 +100,7 @@ async def test_each_acl_succeeds_or_fails_by_itself(secured: Wire) -> None:
         creation(resource_pattern_type=MATCH),
         creation(operation=99),
     ]
-    made = await secured.call("CreateAcls", 3, CreateAclsRequest(creations=creations))
+    made = await secured.ask(CreateAclsRequest(creations=creations), 3)
     codes = [created.error_code for created in made.results]
     assert codes == [ErrorCode.INVALID_REQUEST, 0, *[ErrorCode.INVALID_REQUEST] * 4]
     assert "kafka-cluster" in made.results[0].error_message
@@ -107,23 +108,23 @@ async def test_each_acl_succeeds_or_fails_by_itself(secured: Wire) -> None:
 
 
 async def test_a_filter_that_means_nothing_is_refused_and_the_others_delete(secured: Wire) -> None:
-    await secured.call("CreateAcls", 3, CreateAclsRequest(creations=[creation(), creation("payments")]))
+    await secured.ask(CreateAclsRequest(creations=[creation(), creation("payments")]), 3)
     filters = [
         selection(operation=0),
         selection(resource_name_filter="orders"),
         selection(resource_name_filter="orders"),
     ]
-    gone = await secured.call("DeleteAcls", 3, DeleteAclsRequest(filters=filters))
+    gone = await secured.ask(DeleteAclsRequest(filters=filters), 3)
     assert gone.filter_results[0].error_code == ErrorCode.INVALID_REQUEST
     assert [len(deleted.matching_acls) for deleted in gone.filter_results[1:]] == [1, 1]
     assert {row[0] for row in await described(secured)} == {"payments"}
-    refused = await secured.call("DescribeAcls", 3, every(pattern_type_filter=0))
+    refused = await secured.ask(every(pattern_type_filter=0), 3)
     assert refused.error_code == ErrorCode.INVALID_REQUEST
 
 
 async def test_acls_last_longer_than_the_broker(scene: Scene, secured: Wire) -> None:
     names = [f"topic-{number}" for number in range(40)]
-    await secured.call("CreateAcls", 3, CreateAclsRequest(creations=[creation(name) for name in names]))
+    await secured.ask(CreateAclsRequest(creations=[creation(name) for name in names]), 3)
     await scene.stop()
     broker = await scene.start(authorizer_class_name=STANDARD, super_users="User:ANONYMOUS")
     assert {row[0] for row in await described(await scene.connect())} == set(names)
@@ -140,9 +141,9 @@ async def test_acls_last_longer_than_the_broker(scene: Scene, secured: Wire) -> 
 async def test_where_acls_would_decide_nothing_there_are_none(scene: Scene, settings: dict[str, str]) -> None:
     await scene.start(**settings)
     wire = await scene.connect()
-    made = await wire.call("CreateAcls", 3, CreateAclsRequest(creations=[creation()]))
-    gone = await wire.call("DeleteAcls", 3, DeleteAclsRequest(filters=[selection()]))
-    shown = await wire.call("DescribeAcls", 3, every())
+    made = await wire.ask(CreateAclsRequest(creations=[creation()]), 3)
+    gone = await wire.ask(DeleteAclsRequest(filters=[selection()]), 3)
+    shown = await wire.ask(every(), 3)
     codes = [made.results[0].error_code, gone.filter_results[0].error_code, shown.error_code]
     assert codes == [ErrorCode.SECURITY_DISABLED] * 3
 

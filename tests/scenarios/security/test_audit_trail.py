@@ -11,7 +11,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.scenarios.one_broker import Scene, Wire
+from tests.kit.wire import Wire
+from tests.scenarios.one_broker import Scene
 from tests.scenarios.security.test_matrix import SETTINGS
 
 from odradek.broker.app import Broker
@@ -85,7 +86,7 @@ async def test_a_change_of_settings_names_them_and_not_their_values(scene: Scene
     broker, wire, path = await start(scene)
     configs = [AlterableConfig(name="sasl.jaas.config", config_operation=0, value="password='hunter2'")]
     resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=configs)
-    await wire.call("IncrementalAlterConfigs", 1, IncrementalAlterConfigsRequest(resources=[resource]))
+    await wire.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
     assert (await events_of(broker, path))[-1]["detail"] == "1: sasl.jaas.config"
     assert "hunter2" not in str(lines_of(path))
 
@@ -244,7 +245,7 @@ async def test_a_refused_request_with_long_names_is_a_short_event(scene: Scene) 
         AlterConfigsResource(resource_type=2, resource_name=f"t{number}", configs=configs)
         for number in range(30)
     ]
-    await wire.call("IncrementalAlterConfigs", 1, IncrementalAlterConfigsRequest(resources=resources))
+    await wire.ask(IncrementalAlterConfigsRequest(resources=resources), 1)
     await events_of(broker, path)
     lines = path.read_bytes().splitlines()
     assert max(map(len, lines)) <= EVENT_BYTES_MAX

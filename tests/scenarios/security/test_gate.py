@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.requests import batch_of, fetch_request, produce_request
 from tests.kit.waiting import until
+from tests.kit.wire import Wire
 from tests.scenarios.administration.test_quotas import set_quota
-from tests.scenarios.one_broker import Scene, Wire, batch_of, fetch_request, produce_request
+from tests.scenarios.one_broker import Scene
 from tests.scenarios.security.test_matrix import SETTINGS
 
 from odradek.cluster.image import NO_ACLS
@@ -89,7 +91,7 @@ async def test_allowed_partitions_of_a_request_are_written_and_the_others_refuse
         name="theirs", partition_data=[PartitionProduceData(index=0, records=batch_of([b"b"]))]
     )
     request = request.replace(topic_data=[*request.topic_data, theirs])
-    response = await doors.wire.call("Produce", 9, request)
+    response = await doors.wire.ask(request, 9)
     codes = {topic.name: topic.partition_responses[0].error_code for topic in response.responses}
     assert codes == {"mine": 0, "theirs": REFUSED}
     assert await doors.wire.values("mine") == [b"a"]
@@ -101,8 +103,8 @@ async def test_a_refused_request_without_answer_closes_the_connection_and_writes
     doors: Doors,
 ) -> None:
     doors.only()
-    doors.wire.send("Produce", 9, produce_request("mine", batch_of([b"a"]), acks=0))
-    doors.wire.expect_no_answer()
+    doors.wire.ask_later(produce_request("mine", batch_of([b"a"]), acks=0), 9)
+    doors.wire.expect_no_response()
     assert await doors.wire.closed_by_broker()
     doors.super_user()
     assert await (await doors.scene.connect()).values("mine") == []
@@ -112,17 +114,15 @@ async def test_a_refused_request_without_answer_closes_the_connection_and_writes
 async def test_topics_that_may_not_be_described_are_left_out_where_all_are_asked_for(doors: Doors) -> None:
     doors.only(allow("mine", DESCRIBE))
     for version in (0, 1, 9, 13):
-        response = await doors.wire.call(
-            "Metadata", version, MetadataRequest(topics=[] if version == 0 else None)
-        )
+        response = await doors.wire.ask(MetadataRequest(topics=[] if version == 0 else None), version)
         assert [topic.name for topic in response.topics] == ["mine"]
         assert response.brokers
     first = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=1)
-    pages = await doors.wire.call("DescribeTopicPartitions", 0, first)
+    pages = await doors.wire.ask(first, 0)
     assert [topic.name for topic in pages.topics] == ["mine"]
     assert pages.next_cursor is None
     doors.only()
-    pages = await doors.wire.call("DescribeTopicPartitions", 0, DescribeTopicPartitionsRequest(topics=[]))
+    pages = await doors.wire.ask(DescribeTopicPartitionsRequest(topics=[]), 0)
     assert pages.topics == []
 
 
@@ -133,8 +133,8 @@ async def test_a_topic_that_is_named_looks_the_same_whether_it_exists_or_not(
 ) -> None:
     doors.only()
     names = ["theirs", "absent"]
-    response = await doors.wire.call(
-        "Metadata", version, MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+    response = await doors.wire.ask(
+        MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names]), version
     )
     plain = [topic.replace(name="?") for topic in response.topics]
     assert [topic.error_code for topic in plain] == [REFUSED, REFUSED]
@@ -150,14 +150,12 @@ async def test_operations_are_those_that_the_asker_may_do(doors: Doors) -> None:
         include_topic_authorized_operations=True,
         include_cluster_authorized_operations=True,
     )
-    response = await doors.wire.call("Metadata", 9, request)
+    response = await doors.wire.ask(request, 9)
     assert response.topics[0].topic_authorized_operations == 1 << READ | 1 << DESCRIBE
     assert response.cluster_authorized_operations == 1 << DESCRIBE
     doors.only(allow("mine", READ))
-    assert (await doors.wire.call("Metadata", 9, request)).cluster_authorized_operations == 0
-    unasked = await doors.wire.call(
-        "Metadata", 9, MetadataRequest(topics=[MetadataRequestTopic(name="mine")])
-    )
+    assert (await doors.wire.ask(request, 9)).cluster_authorized_operations == 0
+    unasked = await doors.wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name="mine")]), 9)
     assert unasked.topics[0].topic_authorized_operations == -(2**31)
 
 
@@ -165,11 +163,11 @@ async def test_operations_are_those_that_the_asker_may_do(doors: Doors) -> None:
 async def test_a_fetch_that_waits_is_refused_when_its_right_ends(doors: Doors) -> None:
     writer = await doors.scene.connect()
     doors.only(allow("mine", READ, WRITE))
-    doors.wire.send("Fetch", 11, fetch_request("mine", 0, max_wait_ms=20_000))
+    doors.wire.ask_later(fetch_request("mine", 0, max_wait_ms=20_000), 11)
     await asyncio.sleep(0.05)
     doors.only(allow("mine", WRITE))
     assert (await writer.produce("mine", [b"secret"])).error_code == 0
-    data = (await doors.wire.receive()).responses[0].partitions[0]
+    data = (await doors.wire.response()).responses[0].partitions[0]
     assert data.error_code == REFUSED
     assert not data.records
 
@@ -184,10 +182,10 @@ async def test_a_fetch_session_is_checked_each_time(doors: Doors) -> None:
         for name in ("mine", "theirs")
     ]
     first = fetch_request("mine", 0).replace(topics=topics, session_epoch=0, min_bytes=0)
-    session = (await doors.wire.call("Fetch", 11, first)).session_id
+    session = (await doors.wire.ask(first, 11)).session_id
     doors.only(allow("mine", READ))
     again = first.replace(topics=[], session_id=session, session_epoch=1)
-    response = await doors.wire.call("Fetch", 11, again)
+    response = await doors.wire.ask(again, 11)
     codes = {topic.topic: topic.partitions[0].error_code for topic in response.responses}
     assert codes == {"theirs": REFUSED}
 
@@ -196,22 +194,18 @@ async def test_groups_and_offsets_that_may_not_be_described_are_left_out(doors: 
     await doors.wire.find_coordinator("g")
     from_all = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
     for topic in ("mine", "theirs"):
-        await doors.wire.call("OffsetCommit", 9, commit("g", topic))
-    assert {topic.name for topic in (await doors.wire.call("OffsetFetch", 8, from_all)).groups[0].topics} == {
+        await doors.wire.ask(commit("g", topic), 9)
+    assert {topic.name for topic in (await doors.wire.ask(from_all, 8)).groups[0].topics} == {
         "mine",
         "theirs",
     }
     doors.only(allow("g", DESCRIBE, kind=GROUP), allow("mine", DESCRIBE))
-    response = await doors.wire.call("OffsetFetch", 8, from_all)
+    response = await doors.wire.ask(from_all, 8)
     assert [topic.name for topic in response.groups[0].topics] == ["mine"]
-    assert [
-        group.group_id for group in (await doors.wire.call("ListGroups", 4, ListGroupsRequest())).groups
-    ] == ["g"]
+    assert [group.group_id for group in (await doors.wire.ask(ListGroupsRequest(), 4)).groups] == ["g"]
     doors.only(allow("mine", DESCRIBE))
-    assert (await doors.wire.call("ListGroups", 4, ListGroupsRequest())).groups == []
-    assert (await doors.wire.call("OffsetFetch", 8, from_all)).groups[
-        0
-    ].error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert (await doors.wire.ask(ListGroupsRequest(), 4)).groups == []
+    assert (await doors.wire.ask(from_all, 8)).groups[0].error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
 def commit(group: str, topic: str) -> Any:
@@ -231,7 +225,7 @@ async def test_settings_of_a_new_topic_are_shown_to_those_that_may_see_them(door
         validate_only=True,
     )
     doors.only(allow("new", AclOperation.CREATE))
-    (hidden,) = (await doors.wire.call("CreateTopics", 7, wanted)).topics
+    (hidden,) = (await doors.wire.ask(wanted, 7)).topics
     assert (hidden.error_code, hidden.topic_config_error_code, hidden.num_partitions, hidden.configs) == (
         0,
         REFUSED,
@@ -239,7 +233,7 @@ async def test_settings_of_a_new_topic_are_shown_to_those_that_may_see_them(door
         [],
     )
     doors.only(allow("new", AclOperation.CREATE, AclOperation.DESCRIBE_CONFIGS))
-    (shown,) = (await doors.wire.call("CreateTopics", 7, wanted)).topics
+    (shown,) = (await doors.wire.ask(wanted, 7)).topics
     assert (shown.topic_config_error_code, shown.num_partitions) == (0, 2)
     assert shown.configs
 
@@ -258,7 +252,7 @@ async def test_a_forwarded_request_is_the_askers_and_only_who_acts_for_the_clust
 
     async def forwarded(principal: str) -> Any:
         request = ForwardRequest(request_data=inner, principal=principal, client_host="10.0.0.1")
-        return await doors.wire.call("Forward", 0, request)
+        return await doors.wire.ask(request, 0)
 
     def code_of(response: Any) -> int:
         return int(decode_response(api.key, 7, response.response_data)[1].topics[0].error_code)  # type: ignore[attr-defined]
@@ -275,8 +269,8 @@ async def test_a_forwarded_request_is_the_askers_and_only_who_acts_for_the_clust
 async def test_a_request_of_many_topics_takes_turns_and_every_topic_is_answered(doors: Doors) -> None:
     doors.only(allow("mine", DESCRIBE))
     names = [f"absent-{number}" for number in range(3000)]
-    response = await doors.wire.call(
-        "Metadata", 9, MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in ["mine", *names]])
+    response = await doors.wire.ask(
+        MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in ["mine", *names]]), 9
     )
     codes = [topic.error_code for topic in response.topics]
     assert codes == [0, *[REFUSED] * 3000]
@@ -288,9 +282,7 @@ async def test_many_topics_to_be_written_are_refused_one_by_one(doors: Doors) ->
         TopicProduceData(name=name, partition_data=[PartitionProduceData(index=0, records=batch_of([b"v"]))])
         for name in ["mine", *(f"absent-{number}" for number in range(600))]
     ]
-    response = await doors.wire.call(
-        "Produce", 9, ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics)
-    )
+    response = await doors.wire.ask(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 9)
     codes = {topic.name: topic.partition_responses[0].error_code for topic in response.responses}
     assert codes.pop("mine") == 0
     assert set(codes.values()) == {REFUSED}
@@ -307,9 +299,7 @@ async def test_what_brokers_keep_for_themselves_no_client_writes(doors: Doors) -
     control = batch_of(
         [b"v"], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True, control=True
     )
-    response = await doors.wire.call(
-        "Produce", 9, produce_request("mine", control).replace(transactional_id="x")
-    )
+    response = await doors.wire.ask(produce_request("mine", control).replace(transactional_id="x"), 9)
     assert response.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_RECORD
 
 
@@ -319,7 +309,7 @@ async def test_a_refused_request_counts_against_the_quota_of_its_user(doors: Doo
     quotas.update({(("user", "ANONYMOUS"),): {"producer_byte_rate": 1000.0}})
     doors.only()
     for _ in range(3):
-        response = await doors.wire.call("Produce", 9, produce_request("mine", batch_of([b"v" * 10_000])))
+        response = await doors.wire.ask(produce_request("mine", batch_of([b"v" * 10_000])), 9)
         assert response.responses[0].partition_responses[0].error_code == REFUSED
         if response.throttle_time_ms > 0:
             return
@@ -348,7 +338,7 @@ async def test_a_change_is_answered_when_every_broker_goes_by_it(tmp_path: Path)
                     permission_type=3,
                 )
             ]
-            made = await wire.call("CreateAcls", 3, CreateAclsRequest(creations=rules))
+            made = await wire.ask(CreateAclsRequest(creations=rules), 3)
             assert made.results[0].error_code == 0
             assert [authorizer.may(*asked) for authorizer in authorizers] == [True, True]
             gone = DeleteAclsFilter(
@@ -360,7 +350,7 @@ async def test_a_change_is_answered_when_every_broker_goes_by_it(tmp_path: Path)
                 operation=1,
                 permission_type=1,
             )
-            response = await wire.call("DeleteAcls", 3, DeleteAclsRequest(filters=[gone]))
+            response = await wire.ask(DeleteAclsRequest(filters=[gone]), 3)
             assert len(response.filter_results[0].matching_acls) == 1
             assert [authorizer.may(*asked) for authorizer in authorizers] == [False, False]
     finally:
@@ -379,10 +369,10 @@ async def test_a_new_user_is_known_to_every_broker_before_the_answer(tmp_path: P
         wire, another = await first.connect(), await first.connect()
         async with other.cluster._applying:  # the second broker is slow
             request = AlterUserScramCredentialsRequest(deletions=[], upsertions=[NEW_USER])
-            altering = asyncio.create_task(wire.call("AlterUserScramCredentials", 0, request))
+            altering = asyncio.create_task(wire.ask(request, 0))
             await until(lambda: NEW_USER.name in controller.image.scram_users.users)
             for _ in range(3):
-                await another.call("ListGroups", 4, ListGroupsRequest(states_filter=[]))
+                await another.ask(ListGroupsRequest(states_filter=[]), 4)
             assert not altering.done()
         assert (await altering).results[0].error_code == 0
         assert NEW_USER.name in other.image.scram_users.users
@@ -397,10 +387,10 @@ async def test_who_claims_to_be_a_broker_has_no_quota_only_if_it_may_act_as_one(
 ) -> None:
     await set_quota(doors.wire, {"client-id": "test"}, producer_byte_rate=1.0)
     software = ApiVersionsRequest(client_software_name=BROKER_SOFTWARE, client_software_version="1")
-    assert (await doors.wire.call("ApiVersions", 3, software)).error_code == 0
+    assert (await doors.wire.ask(software, 3)).error_code == 0
     may_act = allow(CLUSTER_NAME, AclOperation.CLUSTER_ACTION, kind=CLUSTER) if is_allowed else set()
     doors.only(allow("mine", WRITE), may_act)
-    produced = await doors.wire.call("Produce", 9, produce_request("mine", batch_of([b"x" * 1000])))
+    produced = await doors.wire.ask(produce_request("mine", batch_of([b"x" * 1000])), 9)
     assert produced.responses[0].partition_responses[0].error_code == 0
     assert (produced.throttle_time_ms == 0) is is_allowed
 
@@ -424,12 +414,9 @@ async def test_a_principal_builder_says_who_a_connection_acts_for(scene: Scene) 
     )
     alice = await scene.connect()
     assert (await alice.create("hers")).error_code == 0
-    bob = Wire(*await asyncio.open_connection("127.0.0.1", broker.addresses[1][1]))
-    try:
-        assert (await bob.create("his")).error_code == REFUSED
-        assert (await bob.produce("hers", [b"v"])).error_code == REFUSED
-    finally:
-        await bob.close()
+    bob = await scene.connect(broker.addresses[1][1])
+    assert (await bob.create("his")).error_code == REFUSED
+    assert (await bob.produce("hers", [b"v"])).error_code == REFUSED
 
 
 async def test_a_rule_about_all_topics_writes_no_topic_that_programs_take_orders_or_state_from(

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.scenarios.one_broker import Scene, Wire
+from tests.kit.wire import Wire
+from tests.scenarios.one_broker import Scene
 from tests.scenarios.security.requests import GROUP, TOPIC, TRANSACTIONAL_ID, Names, request_of
 
 from odradek.broker.requests.refusals import refusals
@@ -208,7 +209,7 @@ async def failures(wire: Wire, authorizer: AclAuthorizer, family: str) -> list[s
         authorizer.update((acls, *NO_ACLS[1:]))
         when = "by id" if by_id else cell.rule.when
         request = request_of(cell.api.name, cell.version, when)
-        response = await wire.call(cell.api.name, cell.version, request)
+        response = await wire.ask(request, cell.version)
         if is_served(cell, response) is not expected:
             codes = [code.name for code in codes_in(response)]
             wrong.append(f"{cell}: {'refused' if expected else 'served'} ({', '.join(codes) or 'no error'})")
@@ -236,13 +237,13 @@ async def prepare(wire: Wire, authorizer: AclAuthorizer) -> None:
     """A topic, a group and a transactional id that are known."""
     authorizer.configure({"super.users": ME})
     await wire.create(TOPIC)
-    topics = (await wire.call("Metadata", 12, MetadataRequest(topics=None))).topics
+    topics = (await wire.ask(MetadataRequest(topics=None), 12)).topics
     Names.topic_id = next(topic.topic_id for topic in topics if topic.name == TOPIC)
     await wire.find_coordinator(GROUP)
-    await wire.call("OffsetCommit", 9, request_of("OffsetCommit", 9))
-    await wire.call("FindCoordinator", 4, request_of("FindCoordinator", 4, "key_type=1"))
+    await wire.ask(request_of("OffsetCommit", 9), 9)
+    await wire.ask(request_of("FindCoordinator", 4, "key_type=1"), 4)
     for _ in range(200):
-        if (await wire.call("InitProducerId", 4, request_of("InitProducerId", 4))).error_code == 0:
+        if (await wire.ask(request_of("InitProducerId", 4), 4)).error_code == 0:
             return
         await asyncio.sleep(0.01)
     pytest.fail("the coordinator of transactions does not load")

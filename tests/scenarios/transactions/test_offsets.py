@@ -1,11 +1,12 @@
 """TxnOffsetCommit over the wire: in every version, atomic with its transaction, refused to whom it is not due."""
 
-import asyncio
 from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.kit.waiting import PATIENCE_S, until
+from tests.kit.requests import batch_of
+from tests.kit.waiting import until
+from tests.scenarios.transactions.transactional_producer import BUSY, CLASSIC, EPOCHS, TransactionalProducer
 
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.groups.offset_commit import (
@@ -21,8 +22,6 @@ from odradek.protocol.messages.groups.offset_fetch import (
 from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnRequest
-from odradek.protocol.messages.transactions.end_txn import EndTxnRequest
-from odradek.protocol.messages.transactions.init_producer_id import InitProducerIdRequest
 from odradek.protocol.messages.transactions.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -30,37 +29,17 @@ from odradek.protocol.messages.transactions.txn_offset_commit import (
 )
 from odradek.records import split_batches
 
-BUSY = {
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.CONCURRENT_TRANSACTIONS,
-}
 SMALL = {"transaction_state_log_num_partitions": "3", "offsets_topic_num_partitions": "3"}
 ADDS_BY_ITSELF = 5
 BY_ID = 6
 
 
-class Producer:
-    """A transactional producer that only sends offsets, in a chosen version."""
+class OffsetsProducer(TransactionalProducer):
+    """It only sends offsets, in a chosen version."""
 
     def __init__(self, wire: Any, version: int, name: str = "x") -> None:
-        self.wire = wire
+        super().__init__(wire, batch_of, name, EPOCHS if version >= ADDS_BY_ITSELF else CLASSIC)
         self.version = version
-        self.name = name
-        self.producer_id = self.epoch = -1
-
-    async def until_timeout(self, name: str, version: int, request: Any) -> Any:
-        return await until(
-            lambda: self.wire.call(name, version, request),
-            holds=lambda response: response.error_code not in BUSY,
-        )
-
-    async def init(self) -> None:
-        request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=60_000)
-        response = await self.until_timeout("InitProducerId", 4, request)
-        assert response.error_code == 0
-        self.producer_id, self.epoch = response.producer_id, response.producer_epoch
 
     async def add_offsets(self) -> None:
         """Which newer clients leave to the broker."""
@@ -71,9 +50,12 @@ class Producer:
                 producer_epoch=self.epoch,
                 group_id="g",
             )
-            assert (await self.until_timeout("AddOffsetsToTxn", 3, request)).error_code == 0
+            response = await self.until_timeout(lambda: self.wire.ask(request, 3))
+            assert response.error_code == 0
 
-    async def send(self, offset: int, *, topic: str = "t", partition: int = 0, **changes: Any) -> ErrorCode:
+    async def send_offset(
+        self, offset: int, *, topic: str = "t", partition: int = 0, **changes: Any
+    ) -> ErrorCode:
         request_partition = TxnOffsetCommitRequestPartition(
             partition_index=partition, committed_offset=offset
         )
@@ -87,32 +69,18 @@ class Producer:
                 TxnOffsetCommitRequestTopic(name=topic, topic_id=topic_id, partitions=[request_partition])
             ],
         ).replace(**changes)
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                response = await self.wire.call("TxnOffsetCommit", self.version, request)
-                code = ErrorCode.of(response.topics[0].partitions[0].error_code)
-                if code not in BUSY:
-                    return code
-                await asyncio.sleep(0.01)
+
+        async def asked() -> ErrorCode:
+            response = await self.wire.ask(request, self.version)
+            return ErrorCode.of(response.topics[0].partitions[0].error_code)
+
+        return await until(asked, holds=lambda code: code not in BUSY)
 
     async def topic_id_of(self, topic: str) -> UUID:
         """Returns what the cluster calls the topic; some other id for one that is not there."""
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-        (described,) = (await self.wire.call("Metadata", 12, asked)).topics
+        (described,) = (await self.wire.ask(asked, 12)).topics
         return UUID(int=77) if described.error_code else described.topic_id
-
-    async def end(self, *, committed: bool) -> None:
-        request = EndTxnRequest(
-            transactional_id=self.name,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            committed=committed,
-        )
-        version = 5 if self.version >= ADDS_BY_ITSELF else 3
-        response = await self.until_timeout("EndTxn", version, request)
-        assert response.error_code == 0
-        if version >= 5:
-            self.producer_id, self.epoch = response.producer_id, response.producer_epoch
 
 
 async def fetch(wire: Any, *, stable: bool = False) -> tuple[int, int]:
@@ -121,7 +89,7 @@ async def fetch(wire: Any, *, stable: bool = False) -> tuple[int, int]:
     request = OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)], require_stable=stable
     )
-    response = await wire.call("OffsetFetch", 9, request)
+    response = await wire.ask(request, 9)
     group = response.groups[0]
     if group.error_code:  # of the whole group: no topics then
         return -1, group.error_code
@@ -141,19 +109,19 @@ async def commit(wire: Any, offset: int) -> int:
     """Without a transaction."""
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
-    while True:
-        response = await wire.call("OffsetCommit", 8, OffsetCommitRequest(group_id="g", topics=[topic]))
-        code = response.topics[0].partitions[0].error_code
-        if code not in BUSY:
-            return int(code)
-        await asyncio.sleep(0.01)
+
+    async def asked() -> int:
+        response = await wire.ask(OffsetCommitRequest(group_id="g", topics=[topic]), 8)
+        return int(response.topics[0].partitions[0].error_code)
+
+    return await until(asked, holds=lambda code: code not in BUSY)
 
 
 async def connected(scene: Any) -> Any:
     wire = await scene.connect()
     for key, kind in (("g", 0), ("x", 1)):
         request = FindCoordinatorRequest(key=key, key_type=kind)
-        assert (await wire.call("FindCoordinator", 2, request)).error_code == 0
+        assert (await wire.ask(request, 2)).error_code == 0
     return wire
 
 
@@ -170,74 +138,74 @@ async def test_offsets_count_once_their_transaction_commits_in_every_version(
     ready: Any, version: int
 ) -> None:
     assert await commit(ready, 3) == 0
-    producer = Producer(ready, version)
-    await producer.init()
+    producer = OffsetsProducer(ready, version)
+    assert await producer.init() is ErrorCode.NONE
     await producer.add_offsets()
-    assert await producer.send(7) is ErrorCode.NONE
+    assert await producer.send_offset(7) is ErrorCode.NONE
     assert await fetch(ready) == (3, 0)
     assert await fetch(ready, stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    await producer.end(committed=True)
+    assert await producer.end(commit=True) is ErrorCode.NONE
     assert await settled(ready) == 7
     await producer.add_offsets()
-    assert await producer.send(9) is ErrorCode.NONE
-    await producer.end(committed=False)
+    assert await producer.send_offset(9) is ErrorCode.NONE
+    assert await producer.end(commit=False) is ErrorCode.NONE
     assert await settled(ready) == 7
 
 
 @pytest.mark.parametrize("version", range(5))
 async def test_offsets_that_were_not_added_to_the_transaction_are_refused(ready: Any, version: int) -> None:
     assert await commit(ready, 3) == 0
-    producer = Producer(ready, version)
-    await producer.init()
-    refused = await producer.send(7)
+    producer = OffsetsProducer(ready, version)
+    assert await producer.init() is ErrorCode.NONE
+    refused = await producer.send_offset(7)
     assert refused in {ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE}
     assert await settled(ready) == 3
 
 
 @pytest.mark.parametrize("version", [3, 5])
 async def test_a_zombie_is_fenced_and_harms_no_one(ready: Any, version: int) -> None:
-    older, newer = Producer(ready, version), Producer(ready, version)
-    await older.init()
+    older, newer = OffsetsProducer(ready, version), OffsetsProducer(ready, version)
+    assert await older.init() is ErrorCode.NONE
     await older.add_offsets()
-    assert await older.send(5) is ErrorCode.NONE
-    await newer.init()
+    assert await older.send_offset(5) is ErrorCode.NONE
+    assert await newer.init() is ErrorCode.NONE
     assert await settled(ready) == -1
-    assert await older.send(6) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await older.send_offset(6) is ErrorCode.INVALID_PRODUCER_EPOCH
     await newer.add_offsets()
-    assert await newer.send(7) is ErrorCode.NONE
-    assert await older.send(6) is ErrorCode.INVALID_PRODUCER_EPOCH
-    await newer.end(committed=True)
+    assert await newer.send_offset(7) is ErrorCode.NONE
+    assert await older.send_offset(6) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await newer.end(commit=True) is ErrorCode.NONE
     assert await settled(ready) == 7
 
 
 @pytest.mark.parametrize("version", [3, 4, 5, 6])
 async def test_members_that_were_sent_away_commit_nothing(ready: Any, version: int) -> None:
-    producer = Producer(ready, version)
-    await producer.init()
+    producer = OffsetsProducer(ready, version)
+    assert await producer.init() is ErrorCode.NONE
     await producer.add_offsets()
-    stale = await producer.send(5, generation_id_or_member_epoch=4, member_id="unknown")
+    stale = await producer.send_offset(5, generation_id_or_member_epoch=4, member_id="unknown")
     assert stale is (ErrorCode.ILLEGAL_GENERATION if version < BY_ID else ErrorCode.GROUP_ID_NOT_FOUND)
-    await producer.end(committed=True)
+    assert await producer.end(commit=True) is ErrorCode.NONE
     assert await settled(ready) == -1
 
 
 @pytest.mark.parametrize("version", [3, 6])
 async def test_offsets_for_missing_topics_are_refused(ready: Any, version: int) -> None:
-    producer = Producer(ready, version)
-    await producer.init()
+    producer = OffsetsProducer(ready, version)
+    assert await producer.init() is ErrorCode.NONE
     await producer.add_offsets()
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if version < BY_ID else ErrorCode.UNKNOWN_TOPIC_ID
-    assert await producer.send(5, topic="missing") is unknown
-    assert await producer.send(5, partition=7) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await producer.send_offset(5, topic="missing") is unknown
+    assert await producer.send_offset(5, partition=7) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("committed", [True, False])
 async def test_a_transaction_goes_on_after_a_restart(ready: Any, scene: Any, committed: bool) -> None:
     assert await commit(ready, 3) == 0
-    producer = Producer(ready, 3)
-    await producer.init()
+    producer = OffsetsProducer(ready, 3)
+    assert await producer.init() is ErrorCode.NONE
     await producer.add_offsets()
-    assert await producer.send(7) is ErrorCode.NONE
+    assert await producer.send_offset(7) is ErrorCode.NONE
     await scene.stop()
     await scene.start(**SMALL)
     wire = producer.wire = await connected(scene)
@@ -245,21 +213,21 @@ async def test_a_transaction_goes_on_after_a_restart(ready: Any, scene: Any, com
         lambda: fetch(wire, stable=True), holds=lambda offsets: offsets != (-1, 0) and offsets[1] not in BUSY
     )
     assert offsets[1] == ErrorCode.UNSTABLE_OFFSET_COMMIT
-    await producer.end(committed=committed)
+    assert await producer.end(commit=committed) is ErrorCode.NONE
     assert await settled(wire) == (7 if committed else 3)
 
 
 @pytest.mark.parametrize("version", [4, ADDS_BY_ITSELF])
 async def test_many_offsets_of_a_transaction_are_one_batch(ready: Any, version: int) -> None:
-    producer = Producer(ready, version)
-    await producer.init()
+    producer = OffsetsProducer(ready, version)
+    assert await producer.init() is ErrorCode.NONE
     await producer.add_offsets()
     partitions = [
         TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=number) for number in range(1500)
     ]
     topics = [TxnOffsetCommitRequestTopic(name="t", partitions=partitions)]
-    assert await producer.send(0, topics=topics) == 0
-    await producer.end(committed=True)
+    assert await producer.send_offset(0, topics=topics) == 0
+    assert await producer.end(commit=True) is ErrorCode.NONE
     assert await settled(ready) == 1499
     batches = [
         header.record_count

@@ -64,7 +64,7 @@ async def test_bad_terms_are_refused(
     if len(changes.get("transactional_id", "")) > 32_767:
         request = InitProducerIdRequest(transaction_timeout_ms=1000, **changes)
         try:
-            response = await wire.call("InitProducerId", version, request)
+            response = await wire.ask(request, version)
         except (ConnectionError, EOFError, asyncio.IncompleteReadError):
             return  # the wire has no longer strings
         assert response.error_code == code
@@ -76,7 +76,7 @@ async def test_an_id_without_a_coordinator_must_look_for_one(scene: Any) -> None
     await scene.start(**SMALL)
     wire = await scene.connect()
     request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1000)
-    assert (await wire.call("InitProducerId", 4, request)).error_code == ErrorCode.NOT_COORDINATOR
+    assert (await wire.ask(request, 4)).error_code == ErrorCode.NOT_COORDINATOR
 
 
 async def test_one_partition_that_may_not_join_keeps_the_others_out(wire: Any, producer_of: Any) -> None:
@@ -111,7 +111,7 @@ async def test_brokers_add_and_verify_several_transactions_at_once(
 
     async def codes(*entries: AddPartitionsToTxnTransaction) -> list[str]:
         request = AddPartitionsToTxnRequest(transactions=list(entries))
-        response = await wire.call("AddPartitionsToTxn", version, request)
+        response = await wire.ask(request, version)
         return [
             ErrorCode.of(entry.topic_results[0].results_by_partition[0].partition_error_code).name
             for entry in response.results_by_transaction
@@ -132,7 +132,7 @@ async def test_a_groups_offsets_join_a_transaction(wire: Any, producer_of: Any) 
         group_id="console-consumer-1",
     )
     for version in range(5):
-        assert (await wire.call("AddOffsetsToTxn", version, request)).error_code == 0
+        assert (await wire.ask(request, version)).error_code == 0
     (topic,) = (await producer.state()).topics
     assert topic.topic == "__consumer_offsets"
     assert len(topic.partitions) == 1
@@ -153,7 +153,7 @@ async def test_markers_can_be_written_by_hand(wire: Any, make_fetch: Any, produc
             WritableTxnMarkerTopic(name="none", partition_indexes=[0]),
         ],
     )
-    response = await wire.call("WriteTxnMarkers", 1, WriteTxnMarkersRequest(markers=[marker]))
+    response = await wire.ask(WriteTxnMarkersRequest(markers=[marker]), 1)
     codes = [
         [ErrorCode.of(partition.error_code) for partition in topic.partitions]
         for topic in response.markers[0].topics
@@ -180,7 +180,7 @@ async def test_a_marker_that_is_named_thousands_of_times_is_written_once(
     log = scene.broker.context.replicas.replica("t", 0).log
     before = log.end_offset
     request = WriteTxnMarkersRequest(markers=[marker] * 3_000)
-    response = await wire.call("WriteTxnMarkers", 1, request)
+    response = await wire.ask(request, 1)
     codes = {marked.topics[0].partitions[0].error_code for marked in response.markers}
     assert (len(response.markers), codes) == (3_000, {ErrorCode.NONE})
     assert log.end_offset == before + 1
@@ -190,7 +190,7 @@ async def test_a_marker_that_is_named_thousands_of_times_is_written_once(
 
 
 async def listed(wire: Any, version: int = 2, **filters: Any) -> Any:
-    return await wire.call("ListTransactions", version, ListTransactionsRequest(**filters))
+    return await wire.ask(ListTransactionsRequest(**filters), version)
 
 
 async def test_transactions_are_listed_as_they_are_filtered(wire: Any, producer_of: Any) -> None:
@@ -237,7 +237,7 @@ async def test_what_is_not_known_is_not_described(wire: Any) -> None:
 async def test_clients_hear_that_epochs_may_be_used(wire: Any) -> None:
     request = ApiVersionsRequest(client_software_name="c", client_software_version="1")
     for version, supported in ((3, []), (4, [("transaction.version", 0, 2)])):
-        response = await wire.call("ApiVersions", version, request)
+        response = await wire.ask(request, version)
         finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
         assert finalized["transaction.version"] == 2
         assert response.finalized_features_epoch >= 0

@@ -152,7 +152,7 @@ async def test_old_clients_hear_of_the_epoch_where_new_ones_are_fenced(wire: Any
             producer_epoch=zombie.epoch,
             group_id="g",
         )
-        assert (await wire.call("AddOffsetsToTxn", version, request)).error_code == code
+        assert (await wire.ask(request, version)).error_code == code
 
 
 async def test_a_producer_goes_on_after_an_error_with_the_next_epoch(
@@ -299,10 +299,10 @@ async def test_while_a_transaction_is_completed_the_next_must_wait(
     again = producer.end_request(commit=True)
     for request in (again, again.replace(committed=False)):
         for version in (CLASSIC, EPOCHS):
-            response = await wire.call("EndTxn", version, request)
+            response = await wire.ask(request, version)
             assert response.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     init = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1000)
-    assert (await wire.call("InitProducerId", 4, init)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert (await wire.ask(init, 4)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     held.go.set()
     await producer.write(b"next")
     assert await producer.end() is ErrorCode.NONE
@@ -319,7 +319,7 @@ async def test_a_topic_deleted_meanwhile_holds_nothing_up(
     await producer.end()
     async with asyncio.timeout(PATIENCE_S):
         await held.reached.wait()
-    await wire.call("DeleteTopics", 6, DeleteTopicsRequest(topics=[DeleteTopicState(name="gone")]))
+    await wire.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="gone")]), 6)
     held.go.set()
     assert await producer.settled() == "CompleteCommit"
     assert await committed(wire, make_fetch, "t") == [b"v"]

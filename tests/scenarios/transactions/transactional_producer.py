@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any
 
-from tests.kit.waiting import PATIENCE_S, until
+from tests.kit.requests import produce_request
+from tests.kit.waiting import until
 
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
-from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.transactions.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -23,7 +22,12 @@ from odradek.protocol.messages.transactions.init_producer_id import InitProducer
 from odradek.records import data_batches, decode_batch, split_batches
 
 READ_COMMITTED = 1
-BUSY = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.CONCURRENT_TRANSACTIONS}
+BUSY = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+}
 CLASSIC, EPOCHS = 3, 5
 """Versions of EndTxn."""
 SMALL = {"transaction_state_log_num_partitions": "3"}
@@ -44,9 +48,7 @@ class TransactionalProducer:
         fields: dict[str, Any] = {"transactional_id": self.name, "transaction_timeout_ms": 60_000} | changes
         if expected:
             fields |= {"producer_id": self.producer_id, "producer_epoch": self.epoch}
-        response = await self.until_timeout(
-            lambda: self.wire.call("InitProducerId", version, InitProducerIdRequest(**fields))
-        )
+        response = await self.until_timeout(lambda: self.wire.ask(InitProducerIdRequest(**fields), version))
         if response.error_code == 0:
             self.producer_id, self.epoch = response.producer_id, response.producer_epoch
             self.sequences.clear()
@@ -63,16 +65,12 @@ class TransactionalProducer:
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
         )
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                response = await self.wire.call("AddPartitionsToTxn", version, request)
-                (entry,) = response.results_by_topic_v3_and_below
-                codes = [
-                    ErrorCode.of(partition.partition_error_code) for partition in entry.results_by_partition
-                ]
-                if not BUSY & set(codes):
-                    return codes
-                await asyncio.sleep(0.01)
+
+        async def asked() -> list[ErrorCode]:
+            (entry,) = (await self.wire.ask(request, version)).results_by_topic_v3_and_below
+            return [ErrorCode.of(partition.partition_error_code) for partition in entry.results_by_partition]
+
+        return await until(asked, holds=lambda codes: not BUSY & set(codes))
 
     async def send(self, topic: str, value: bytes, partition: int = 0) -> ErrorCode:
         name = TopicPartition(topic, partition)
@@ -84,18 +82,9 @@ class TransactionalProducer:
             base_sequence=sequence,
             transactional=True,
         )
-        request = ProduceRequest(
-            transactional_id=self.name,
-            acks=-1,
-            timeout_ms=5000,
-            topic_data=[
-                TopicProduceData(
-                    name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)]
-                )
-            ],
-        )
+        request = produce_request(topic, batch, partition=partition, transactional_id=self.name)
         version = 12 if self.end_version >= EPOCHS else 9
-        response = await self.wire.call("Produce", version, request)
+        response = await self.wire.ask(request, version)
         code = ErrorCode.of(response.responses[0].partition_responses[0].error_code)
         if code is ErrorCode.NONE:
             self.sequences[name] = sequence + 1
@@ -122,7 +111,7 @@ class TransactionalProducer:
 
     async def end(self, *, commit: bool = True, request: EndTxnRequest | None = None) -> ErrorCode:
         asked = request or self.end_request(commit=commit)
-        response = await self.until_timeout(lambda: self.wire.call("EndTxn", self.end_version, asked))
+        response = await self.until_timeout(lambda: self.wire.ask(asked, self.end_version))
         if response.error_code == 0 and self.end_version >= EPOCHS:
             if response.producer_epoch != self.epoch:
                 self.sequences.clear()
@@ -134,18 +123,17 @@ class TransactionalProducer:
 
     async def settled(self) -> str:
         """The state, once no transaction is being completed."""
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                state = await self.state()
-                if state.error_code not in BUSY and not state.transaction_state.startswith("Prepare"):
-                    return str(state.transaction_state)
-                await asyncio.sleep(0.01)
+        state = await until(
+            self.state,
+            holds=lambda state: (
+                state.error_code not in BUSY and not state.transaction_state.startswith("Prepare")
+            ),
+        )
+        return str(state.transaction_state)
 
 
 async def described(wire: Any, name: str) -> Any:
-    response = await wire.call(
-        "DescribeTransactions", 0, DescribeTransactionsRequest(transactional_ids=[name])
-    )
+    response = await wire.ask(DescribeTransactionsRequest(transactional_ids=[name]), 0)
     (state,) = response.transaction_states
     return state
 
@@ -156,7 +144,7 @@ async def committed(wire: Any, make_fetch: Any, topic: str, partition: int = 0) 
     offset = 0
     while True:
         request = make_fetch(topic, offset, partition=partition).replace(isolation_level=READ_COMMITTED)
-        data = (await wire.call("Fetch", 11, request)).responses[0].partitions[0]
+        data = (await wire.ask(request, 11)).responses[0].partitions[0]
         batches = split_batches(data.records)
         if not batches:
             assert offset == data.last_stable_offset
@@ -172,16 +160,14 @@ async def committed(wire: Any, make_fetch: Any, topic: str, partition: int = 0) 
 
 async def stable(wire: Any, make_fetch: Any, topic: str, partition: int = 0) -> bool:
     """Whether no transaction is open on the partition."""
-    data = (
-        (await wire.call("Fetch", 11, make_fetch(topic, 0, partition=partition))).responses[0].partitions[0]
-    )
+    data = (await wire.ask(make_fetch(topic, 0, partition=partition), 11)).responses[0].partitions[0]
     return bool(data.last_stable_offset == data.high_watermark)
 
 
 async def coordinated(wire: Any, name: str = "x") -> None:
     """Make `__transaction_state`, as a client's FindCoordinator does."""
     request = FindCoordinatorRequest(key_type=1, coordinator_keys=[name])
-    response = await wire.call("FindCoordinator", 6, request)
+    response = await wire.ask(request, 6)
     assert response.coordinators[0].error_code == 0
 
 

@@ -145,7 +145,7 @@ async def replicated(scene: Scene) -> Any:
     assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=[1, 2])
     wanted = CreatableTopic(name="both", num_partitions=-1, replication_factor=-1, assignments=[assignment])
     request = CreateTopicsRequest(topics=[wanted], timeout_ms=SECONDS * 1000)
-    assert (await wire.call("CreateTopics", 7, request)).topics[0].error_code == 0
+    assert (await wire.ask(request, 7)).topics[0].error_code == 0
     return wire
 
 

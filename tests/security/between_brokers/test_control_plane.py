@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests.kit.requests import fetch_request, produce_request
 from tests.kit.waiting import until
-from tests.scenarios.one_broker import Scene, Wire, fetch_request, produce_request
+from tests.kit.wire import Wire
+from tests.scenarios.one_broker import Scene
 from tests.security.conftest import Pems, log_in
 
 from odradek.broker.requests.dispatch import Dispatcher
@@ -18,11 +19,7 @@ from odradek.model.errors import ErrorCode
 from odradek.net.connection import Connection
 from odradek.protocol import APIS, decode_request_header
 from odradek.protocol.messages.cluster.cluster_sync import ClusterSyncRequest
-from odradek.protocol.messages.cluster.describe_quorum import (
-    DescribeQuorumRequest,
-    PartitionData,
-    TopicData,
-)
+from odradek.protocol.messages.cluster.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from odradek.protocol.messages.cluster.identify_broker import IdentifyBrokerRequest
 from odradek.protocol.messages.metadata.describe_cluster import DescribeClusterRequest
 from odradek.protocol.messages.metadata.metadata import MetadataRequest
@@ -54,7 +51,6 @@ class ControlPlanes:
         self._directory = directory
         self._pems = pems
         self._scenes: dict[int, Scene] = {}
-        self._wires: list[Wire] = []
         self.asked: dict[tuple[int, str], set[tuple[str, str]]] = defaultdict(set)
         handle = Dispatcher.handle
 
@@ -98,8 +94,6 @@ class ControlPlanes:
         await self._scenes.pop(node).stop()
 
     async def close(self) -> None:
-        for wire in self._wires:
-            await wire.close()
         for node in sorted(self._scenes, reverse=True):
             await self.stop(node)
 
@@ -108,9 +102,7 @@ class ControlPlanes:
 
     async def wire(self, node: int, listener: str = CLIENTS) -> Wire:
         port = self.broker(node).addresses[[CLIENTS, BROKERS, CONTROL].index(listener)][1]
-        wire = Wire(*await asyncio.open_connection("127.0.0.1", port))
-        self._wires.append(wire)
-        return wire
+        return await self._scenes[node].connect(port)
 
     async def alice(self, node: int) -> Wire:
         wire = await self.wire(node, CONTROL)
@@ -124,15 +116,12 @@ class ControlPlanes:
     def forget(self) -> None:
         self.asked.clear()
 
-    async def until(self, is_so: Callable[[], bool]) -> None:
-        await until(is_so)
-
     async def until_in_sync(self, topic: str, replicas: list[int]) -> None:
         def in_sync() -> bool:
             known = self.broker(1).context.image.topics.get(topic)
             return known is not None and sorted(known.partitions[0].isr) == replicas
 
-        await self.until(in_sync)
+        await until(in_sync)
 
 
 @pytest.fixture
@@ -148,7 +137,7 @@ async def create(wire: Wire, topic: str, replicas: list[int]) -> None:
     assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)
     wanted = CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1, assignments=[assignment])
     request = CreateTopicsRequest(topics=[wanted], timeout_ms=SECONDS * 1000)
-    assert (await wire.call("CreateTopics", 7, request)).topics[0].error_code == 0
+    assert (await wire.ask(request, 7)).topics[0].error_code == 0
 
 
 async def all_that_brokers_ask(planes: ControlPlanes) -> None:
@@ -157,14 +146,10 @@ async def all_that_brokers_ask(planes: ControlPlanes) -> None:
     await create(wire, "moves", [2])
     assert (await wire.produce("moves", [b"x"])).error_code == 0
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
-    await until(
-        lambda: wire.call("InitProducerId", 4, request), holds=lambda response: not response.error_code
-    )
+    await until(lambda: wire.ask(request, 4), holds=lambda response: not response.error_code)
     partition = ReassignablePartition(partition_index=0, replicas=[2, 1])
     topics = [ReassignableTopic(name="moves", partitions=[partition])]
-    moved = await wire.call(
-        "AlterPartitionReassignments", 0, AlterPartitionReassignmentsRequest(topics=topics)
-    )
+    moved = await wire.ask(AlterPartitionReassignmentsRequest(topics=topics), 0)
     assert moved.responses[0].partitions[0].error_code == 0
     await planes.until_in_sync("moves", [1, 2])
     assert (await wire.produce("moves", [b"y"])).error_code == 0
@@ -189,24 +174,24 @@ async def test_the_controller_is_asked_at_its_control_plane_and_replication_stay
 
 @pytest.mark.check(39)
 @pytest.mark.parametrize(
-    ("api", "version", "request_"),
+    ("request_", "version"),
     [
-        ("Metadata", 9, MetadataRequest(topics=None)),
-        ("Produce", 9, produce_request("t", b"")),
-        ("Fetch", 11, fetch_request("t", 0)),
-        ("Fetch", 11, fetch_request("t", 0).replace(replica_id=2)),
-        ("IdentifyBroker", 0, IdentifyBrokerRequest(broker_id=1)),
-        ("DescribeQuorum", 1, DescribeQuorumRequest()),
+        (MetadataRequest(topics=None), 9),
+        (produce_request("t", b""), 9),
+        (fetch_request("t", 0), 11),
+        (fetch_request("t", 0).replace(replica_id=2), 11),
+        (IdentifyBrokerRequest(broker_id=1), 0),
+        (DescribeQuorumRequest(), 1),
     ],
 )
 async def test_nothing_else_is_served_at_the_control_plane_not_even_to_a_broker(
-    planes: ControlPlanes, api: str, version: int, request_: Any
+    planes: ControlPlanes, request_: Any, version: int
 ) -> None:
     await planes.start(1)
     for user in ("alice", "control"):
         wire = await planes.wire(1, CONTROL)
         assert (await log_in(wire, ScramClient(SCRAM, user, "secret", "nonce"), SCRAM)).error_code == 0
-        wire.send(api, version, request_)
+        wire.ask_later(request_, version)
         assert await wire.closed_by_broker()
 
 
@@ -215,10 +200,10 @@ async def test_who_may_not_act_as_a_broker_is_refused_at_the_control_plane(plane
     broker = await planes.start(1)
     request = ClusterSyncRequest(broker_id=1, broker_epoch=broker.context.cluster.broker_epoch)
     wire = await planes.alice(1)
-    refused = await wire.call("ClusterSync", 0, request)
+    refused = await wire.ask(request, 0)
     assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     stranger = await planes.wire(1, CONTROL)  # without a login
-    stranger.send("ClusterSync", 0, request)
+    stranger.ask_later(request, 0)
     assert await stranger.closed_by_broker()
 
 
@@ -227,12 +212,12 @@ async def test_clients_hear_nothing_of_the_control_plane(planes: ControlPlanes) 
     await planes.start(2)
     wire = await planes.wire(2)
     of_clients = {planes.broker(node).addresses[0][1] for node in (1, 2)}
-    known = await wire.call("Metadata", 9, MetadataRequest(topics=None))
+    known = await wire.ask(MetadataRequest(topics=None), 9)
     assert {broker.port for broker in known.brokers} == of_clients
-    described = await wire.call("DescribeCluster", 0, DescribeClusterRequest())
+    described = await wire.ask(DescribeClusterRequest(), 0)
     assert {broker.port for broker in described.brokers} == of_clients
     topics = [TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])]
-    quorum = await wire.call("DescribeQuorum", 2, DescribeQuorumRequest(topics=topics))
+    quorum = await wire.ask(DescribeQuorumRequest(topics=topics), 2)
     advertised = {(listener.name, listener.port) for node in quorum.nodes for listener in node.listeners}
     of_brokers = {(BROKERS, planes.broker(node).addresses[1][1]) for node in (1, 2)}
     assert advertised == of_brokers, "the controller answers broker 2, which passed it on"
@@ -246,7 +231,7 @@ async def test_brokers_get_a_control_plane_one_after_the_other(planes: ControlPl
     assert planes.apis(1, BROKERS) >= OF_THE_CONTROLLER, "broker 1 has none yet"
 
     await planes.stop(1)
-    await planes.until(lambda: bool(planes.broker(2).context.cluster.leads))
+    await until(lambda: bool(planes.broker(2).context.cluster.leads))
     planes.forget()
     await planes.start(1, has_control_plane=False)
     await planes.until_in_sync("moves", [1, 2])

@@ -46,34 +46,34 @@ atexit.register(_loop.close)
 
 def frames_before_login(data: bytes, scram: ServerExchange) -> None:
     """No one who does not know a password gets past the login, and no request is served before it."""
-    peer = _loop.run_until_complete(_converse(data.split(SEPARATOR)[:_FRAMES_MAX], scram))
-    assert not peer.was_open or PASSWORD.encode() in data, "logged in without a password"
+    fuzzed = _loop.run_until_complete(_converse(data.split(SEPARATOR)[:_FRAMES_MAX], scram))
+    assert not fuzzed.was_open or PASSWORD.encode() in data, "logged in without a password"
 
 
 def frames_after_login(data: bytes, scram: ServerExchange) -> None:
     """Whatever is sent after a login, the connection stays the user's that logged in."""
     frames = [*_LOGGED_IN, *data.split(SEPARATOR)[:_FRAMES_MAX]]
-    peer = _loop.run_until_complete(_converse(frames, scram))
-    assert peer.was_open, "the password is right"
+    fuzzed = _loop.run_until_complete(_converse(frames, scram))
+    assert fuzzed.was_open, "the password is right"
 
 
-async def _converse(frames: list[bytes], scram: ServerExchange) -> Peer:
-    peer = Peer(scram)
+async def _converse(frames: list[bytes], scram: ServerExchange) -> FuzzedConnection:
+    fuzzed = FuzzedConnection(scram)
     try:
         for frame in frames:
-            await peer.send(frame[len(RAW) :] if frame.startswith(RAW) else _sized(frame))
+            await fuzzed.send(frame[len(RAW) :] if frame.startswith(RAW) else _sized(frame))
     finally:
-        await peer.leave()
-    if peer.error is not None:
-        raise AssertionError(peer.error)
-    return peer
+        await fuzzed.leave()
+    if fuzzed.error is not None:
+        raise AssertionError(fuzzed.error)
+    return fuzzed
 
 
 def _sized(frame: bytes) -> bytes:
     return struct.pack(">i", len(frame)) + frame
 
 
-class Peer:
+class FuzzedConnection:
     """One connection to a server that listens nowhere. `error`: what the code under test did wrong."""
 
     def __init__(self, scram: ServerExchange) -> None:
@@ -141,8 +141,8 @@ class Peer:
 class _Watched:
     """The root of a connection survives every exception: here an unexpected one is what is looked for."""
 
-    def __init__(self, peer: Peer, gate: LoginGate) -> None:
-        self._peer = peer
+    def __init__(self, fuzzed: FuzzedConnection, gate: LoginGate) -> None:
+        self._fuzzed = fuzzed
         self._gate = gate
 
     def handle(self, connection: Connection, frame: memoryview) -> Reply:
@@ -151,10 +151,10 @@ class _Watched:
         except (PeerError, KafkaError):
             raise
         except Exception as error:
-            self._peer.error = f"{error!r} for {bytes(frame)!r}"
+            self._fuzzed.error = f"{error!r} for {bytes(frame)!r}"
             raise
         finally:
-            self._peer.note_state()
+            self._fuzzed.note_state()
 
 
 class DeafTransport(asyncio.Transport):

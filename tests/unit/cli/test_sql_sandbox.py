@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from tests.kit.waiting import eventually
 
 _WAIT_S = 120.0
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()=>][0-9A-Z]?|\x1b\][^\x07]*\x07")
@@ -122,7 +123,4 @@ def test_keys_of_the_shell_and_what_is_left_when_it_is_killed(tmp_path: Path) ->
         assert left_behind(tmp_path)
         terminal.process.send_signal(signal.SIGKILL)
         terminal.process.wait()
-        ends_at = time.monotonic() + _WAIT_S
-        while left_behind(tmp_path) and time.monotonic() < ends_at:
-            select.select([], [], [], 0.1)
-        assert left_behind(tmp_path) == []
+        eventually(lambda: left_behind(tmp_path), holds=lambda left: left == [], seconds=_WAIT_S, every_s=0.1)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.kit.waiting import eventually, until
+from tests.kit.waiting import eventually, seconds_until, until
 
 
 def values_of(*values: Any) -> Callable[[], Any]:
@@ -57,3 +57,8 @@ async def test_an_error_of_the_look_is_the_tests_own() -> None:
         await until(look)
     with pytest.raises(ZeroDivisionError):
         eventually(lambda: 1 / 0)
+
+
+def test_a_report_goes_on_without_what_did_not_come() -> None:
+    assert seconds_until(values_of(False, True), 120.0, every_s=0) is not None
+    assert seconds_until(lambda: False, 0.0, every_s=0) is None

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
 
 import pytest
-from tests.kit.frames import framed, read_frame
+from tests.kit.frames import framed
+from tests.kit.wire import Wire
 
 from odradek.net.connection import Connection
 from odradek.net.listening import OpenListener, ServerLimits
@@ -37,24 +37,6 @@ class Handler:
         return [framed(payload)]
 
 
-class Peer:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    def send(self, *payloads: bytes) -> None:
-        self.writer.write(framed(*payloads))
-
-    async def receive(self) -> bytes:
-        return await read_frame(self.reader)
-
-    async def close(self) -> None:
-        """The socket is closed when this returns, also after a reset: the loop may end right after it."""
-        self.writer.close()
-        with suppress(ConnectionError):
-            await self.writer.wait_closed()
-
-
 @pytest.fixture
 def handler() -> Handler:
     return Handler()
@@ -69,26 +51,26 @@ async def server(handler: Handler) -> AsyncIterator[Server]:
 
 
 @pytest.fixture
-async def peer(server: Server) -> AsyncIterator[Peer]:
+async def peer(server: Server) -> AsyncIterator[Wire]:
     port = await server.listen(OpenListener(name="PLAINTEXT"), "127.0.0.1", 0)
-    made = Peer(*await asyncio.open_connection("127.0.0.1", port))
+    made = await Wire.connect(port)
     yield made
     await made.close()
 
 
 async def test_the_request_that_mutes_is_answered_and_the_next_is_not_even_served(
-    handler: Handler, peer: Peer
+    handler: Handler, peer: Wire
 ) -> None:
-    peer.send(b"mute", b"after")
+    peer.send(framed(b"mute", b"after"))
     assert await peer.receive() == b"mute"
-    peer.send(b"more")
+    peer.send(framed(b"more"))
     for _ in range(20):
         await asyncio.sleep(0)
     assert handler.handled == [b"mute"]
 
 
-async def test_an_answer_that_was_under_way_is_sent_in_its_turn(handler: Handler, peer: Peer) -> None:
-    peer.send(b"later", b"mute", b"after")
+async def test_an_answer_that_was_under_way_is_sent_in_its_turn(handler: Handler, peer: Wire) -> None:
+    peer.send(framed(b"later", b"mute", b"after"))
     while len(handler.handled) < 2:
         await asyncio.sleep(0.001)
     assert handler.later is not None
@@ -97,16 +79,16 @@ async def test_an_answer_that_was_under_way_is_sent_in_its_turn(handler: Handler
     assert handler.handled == [b"later", b"mute"]
 
 
-async def test_what_waited_is_served_in_order_once_it_is_over(handler: Handler, peer: Peer) -> None:
+async def test_what_waited_is_served_in_order_once_it_is_over(handler: Handler, peer: Wire) -> None:
     handler.mute_seconds = 0.01
-    peer.send(b"mute", b"1", b"2")
+    peer.send(framed(b"mute", b"1", b"2"))
     assert [await peer.receive() for _ in range(3)] == [b"mute", b"1", b"2"]
-    peer.send(b"3")
+    peer.send(framed(b"3"))
     assert await peer.receive() == b"3"
 
 
-async def test_a_shorter_mute_does_not_end_a_longer_one(handler: Handler, peer: Peer) -> None:
-    peer.send(b"mute", b"after")
+async def test_a_shorter_mute_does_not_end_a_longer_one(handler: Handler, peer: Wire) -> None:
+    peer.send(framed(b"mute", b"after"))
     assert await peer.receive() == b"mute"
     assert handler.connection is not None
     handler.connection.mute_for(0.0)
@@ -116,9 +98,9 @@ async def test_a_shorter_mute_does_not_end_a_longer_one(handler: Handler, peer: 
 
 
 async def test_a_muted_connection_does_not_hold_up_a_stop(
-    handler: Handler, server: Server, peer: Peer
+    handler: Handler, server: Server, peer: Wire
 ) -> None:
-    peer.send(b"mute", b"after")
+    peer.send(framed(b"mute", b"after"))
     assert await peer.receive() == b"mute"
     await server.stop(drain_seconds=20)
     assert server.connection_count == 0
@@ -128,12 +110,12 @@ async def test_a_muted_connection_does_not_hold_up_a_stop(
 async def test_new_connections_wait_or_are_closed_as_the_pace_says(handler: Handler, server: Server) -> None:
     server.pace = lambda host: (0.01, False)
     port = await server.listen(OpenListener(name="PLAINTEXT"), "127.0.0.1", 0)
-    patient = Peer(*await asyncio.open_connection("127.0.0.1", port))
-    patient.send(b"hello")
+    patient = await Wire.connect(port)
+    patient.send(framed(b"hello"))
     assert await patient.receive() == b"hello"
     server.pace = lambda host: (0.01, True)
-    refused = Peer(*await asyncio.open_connection("127.0.0.1", port))
-    refused.send(b"hello")
+    refused = await Wire.connect(port)
+    refused.send(framed(b"hello"))
     with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
         await refused.receive()
     assert handler.handled == [b"hello"]

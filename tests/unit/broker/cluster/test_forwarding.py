@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 from tests.kit.waiting import PATIENCE_S
+from tests.kit.wire import request_frame
 
 from odradek.broker.cluster import forwarding
 from odradek.broker.cluster.forwarding import Forwarding
@@ -21,7 +22,7 @@ from odradek.net.connection import Connection
 from odradek.net.connection_owner import ConnectionFigures
 from odradek.net.peers import PeerUnreachable
 from odradek.net.replies import PeerError
-from odradek.protocol import Message, RequestHeader, decode_response, encode_request
+from odradek.protocol import Message, decode_response
 from odradek.protocol.messages.cluster.forward import ForwardRequest, ForwardResponse
 from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from odradek.runtime.real import real_runtime
@@ -68,7 +69,7 @@ class Elsewhere:
         self._changed.set()
 
 
-class Client:
+class ClientConnection:
     """A connection as a broker sees it."""
 
     peer_host = "client"
@@ -88,11 +89,11 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def client() -> Client:
-    return Client()
+def client() -> ClientConnection:
+    return ClientConnection()
 
 
-async def passed_on(cluster: Elsewhere, client: Client) -> list[Any] | None:
+async def passed_on(cluster: Elsewhere, client: ClientConnection) -> list[Any] | None:
     async with asyncio.timeout(PATIENCE_S):
         return await cluster.forwarding.answer(
             b"request", Requester(host="client"), lambda: client.peer_finished
@@ -101,7 +102,7 @@ async def passed_on(cluster: Elsewhere, client: Client) -> list[Any] | None:
 
 @pytest.mark.parametrize("first", [REFUSED, PeerUnreachable("it is away")])
 async def test_a_request_that_no_controller_took_is_passed_on_again(
-    client: Client, first: ForwardResponse | PeerUnreachable
+    client: ClientConnection, first: ForwardResponse | PeerUnreachable
 ) -> None:
     cluster = Elsewhere(2, first, DONE)
     assert await passed_on(cluster, client) == [b"\0\0\0\4", b"done"]
@@ -110,7 +111,7 @@ async def test_a_request_that_no_controller_took_is_passed_on_again(
 
 @pytest.mark.parametrize("first", [REFUSED, PeerUnreachable("it is away")])
 async def test_a_request_that_no_controller_took_is_not_passed_on_again_for_a_client_that_has_gone(
-    client: Client, first: ForwardResponse | PeerUnreachable
+    client: ClientConnection, first: ForwardResponse | PeerUnreachable
 ) -> None:
     cluster = Elsewhere(2, first, DONE)
     cluster.on_asked = client.leave
@@ -119,7 +120,7 @@ async def test_a_request_that_no_controller_took_is_not_passed_on_again_for_a_cl
 
 
 async def test_a_controller_that_is_elected_too_late_is_not_asked_for_a_client_that_has_gone(
-    client: Client,
+    client: ClientConnection,
 ) -> None:
     cluster = Elsewhere(None, DONE)
     waiting = asyncio.create_task(passed_on(cluster, client))
@@ -131,7 +132,7 @@ async def test_a_controller_that_is_elected_too_late_is_not_asked_for_a_client_t
 
 
 async def test_a_client_that_only_ended_its_side_gets_the_answer_to_what_was_passed_on(
-    client: Client,
+    client: ClientConnection,
 ) -> None:
     client.leave()
     assert await passed_on(Elsewhere(2, DONE), client) == [b"\0\0\0\4", b"done"]
@@ -173,7 +174,7 @@ class FakeContext:
 
 
 async def deleted(
-    context: FakeContext, client: Client, serve: Callable[[], None] = lambda: None
+    context: FakeContext, client: ClientConnection, serve: Callable[[], None] = lambda: None
 ) -> DeleteTopicsResponse | bytes | None:
     """The answer to a request that deletes a topic, of the broker itself or of another one."""
 
@@ -182,8 +183,7 @@ async def deleted(
         return DeleteTopicsResponse(responses=[])
 
     dispatcher = Dispatcher(cast(Any, context), {DELETE_TOPICS: ApiHandler(DELETE_TOPICS, handle)})
-    header = RequestHeader(api_key=DELETE_TOPICS, api_version=VERSION, correlation_id=9, client_id="test")
-    frame = encode_request(header, DeleteTopicsRequest(topic_names=["t"], timeout_ms=1))[4:]
+    frame = request_frame(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1), VERSION)[4:]
     async with asyncio.timeout(PATIENCE_S):
         chunks = await cast(Any, dispatcher.handle(cast(Connection, client), memoryview(frame)))
     if chunks is None:
@@ -196,7 +196,7 @@ async def deleted(
 
 @pytest.mark.parametrize(("stays", "served_count"), [(True, 1), (False, 0)])
 async def test_a_broker_that_became_controller_serves_what_waited_only_for_clients_that_are_there(
-    client: Client, stays: bool, served_count: int
+    client: ClientConnection, stays: bool, served_count: int
 ) -> None:
     cluster = Elsewhere(2, REFUSED)
     served: list[None] = []
@@ -212,7 +212,7 @@ async def test_a_broker_that_became_controller_serves_what_waited_only_for_clien
 
 
 async def test_what_a_controller_refuses_is_answered_once_the_registry_confirmed_its_office(
-    client: Client,
+    client: ClientConnection,
 ) -> None:
     cluster = Elsewhere(1)
     cluster.leads = True
@@ -221,7 +221,7 @@ async def test_what_a_controller_refuses_is_answered_once_the_registry_confirmed
     assert office.asked_count == 1
 
 
-async def test_a_deposed_controller_passes_on_what_it_would_refuse(client: Client) -> None:
+async def test_a_deposed_controller_passes_on_what_it_would_refuse(client: ClientConnection) -> None:
     cluster = Elsewhere(2, DONE)
     cluster.leads = True
     office = Office(cluster, ErrorCode.NOT_CONTROLLER)
@@ -229,7 +229,7 @@ async def test_a_deposed_controller_passes_on_what_it_would_refuse(client: Clien
     assert len(cluster.asked) == 1
 
 
-async def test_what_was_committed_needs_no_other_proof_of_office(client: Client) -> None:
+async def test_what_was_committed_needs_no_other_proof_of_office(client: ClientConnection) -> None:
     cluster = Elsewhere(2)
     cluster.leads = True
     office = Office(cluster, ErrorCode.NOT_CONTROLLER)
@@ -239,7 +239,7 @@ async def test_what_was_committed_needs_no_other_proof_of_office(client: Client)
 
 
 async def test_a_controller_that_cannot_reach_the_registry_refuses_nothing_by_what_it_knew(
-    client: Client,
+    client: ClientConnection,
 ) -> None:
     cluster = Elsewhere(1)
     cluster.leads = True

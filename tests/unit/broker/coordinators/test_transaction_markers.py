@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.contract.coordinators.brokers import PeerRequests
 from tests.contract.coordinators.marker_brokers import (
     HERE,
     NONE,
@@ -15,9 +15,9 @@ from tests.contract.coordinators.marker_brokers import (
     PRODUCER,
     THIRD,
     MarkerBroker,
-    MarkerWire,
     batch,
     image_of,
+    peers,
     write_data,
 )
 
@@ -27,7 +27,6 @@ from odradek.cluster.image import NO_LEADER
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import BrokerId, TopicPartition
-from odradek.protocol import Message
 from odradek.protocol.messages.transactions.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -46,12 +45,17 @@ def other(tmp_path: Path) -> MarkerBroker:
     return MarkerBroker(tmp_path / "other")
 
 
-def cluster(here: MarkerBroker, wire: MarkerWire, leaders: dict[int, BrokerId]) -> ClusterMarkers:
+def cluster(
+    here: MarkerBroker,
+    other: MarkerBroker | None,
+    leaders: dict[int, BrokerId],
+    reached: PeerRequests | None = None,
+) -> ClusterMarkers:
     here.image = image_of(leaders)
-    for broker in wire.brokers.values():
-        if broker is not None:
-            broker.image = here.image
-    return ClusterMarkers(here.local, lambda: HERE, lambda: here.image, lambda: wire.ask)
+    if other is not None:
+        other.image = here.image
+    requests = reached or peers(other)
+    return ClusterMarkers(here.local, lambda: HERE, lambda: here.image, lambda: requests.ask)
 
 
 def codes(outcomes: dict[TopicPartition, ErrorCode]) -> dict[int, ErrorCode]:
@@ -64,8 +68,8 @@ async def test_each_partition_gets_its_marker_where_it_is_led(
     mine, theirs = here.lead(0), other.lead(1)
     write_data(mine)
     write_data(theirs)
-    wire = MarkerWire(other=other)
-    markers = cluster(here, wire, {0: HERE, 1: OTHER, 2: THIRD})
+    reached = peers(other)
+    markers = cluster(here, other, {0: HERE, 1: OTHER, 2: THIRD}, reached)
     outcomes = codes(await markers.write(batch(0, 1, 2)))
     assert outcomes == {0: NONE, 1: NONE, 2: ErrorCode.NETWORK_EXCEPTION}
     for partition in (mine, theirs):
@@ -75,13 +79,13 @@ async def test_each_partition_gets_its_marker_where_it_is_led(
 
 async def test_a_broker_alone_asks_no_one(here: MarkerBroker) -> None:
     write_data(here.lead(0))
-    wire = MarkerWire()
-    assert codes(await cluster(here, wire, {0: HERE}).write(batch(0))) == {0: NONE}
-    assert not wire.requests
+    reached = peers()
+    assert codes(await cluster(here, None, {0: HERE}, reached).write(batch(0))) == {0: NONE}
+    assert not reached.requests
 
 
 async def test_what_no_one_leads_is_asked_again_and_what_does_not_exist_is_not(here: MarkerBroker) -> None:
-    markers = cluster(here, MarkerWire(), {0: NO_LEADER})
+    markers = cluster(here, None, {0: NO_LEADER})
     assert codes(await markers.write(batch(0, 1))) == {
         0: ErrorCode.LEADER_NOT_AVAILABLE,
         1: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -94,7 +98,7 @@ async def test_what_no_one_leads_is_asked_again_and_what_does_not_exist_is_not(h
 async def test_a_leader_that_has_not_heard_of_a_topic_is_asked_again(
     here: MarkerBroker, other: MarkerBroker
 ) -> None:
-    markers = cluster(here, MarkerWire(other=other), {0: OTHER})
+    markers = cluster(here, other, {0: OTHER})
     other.image = image_of({})
     assert codes(await markers.write(batch(0))) == {0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
     other.image = here.image
@@ -105,7 +109,7 @@ async def test_a_leader_that_has_not_heard_of_a_topic_is_asked_again(
 
 async def test_a_broker_that_is_asked_never_asks_another(here: MarkerBroker, other: MarkerBroker) -> None:
     """Two brokers whose images differ would pass a marker to and fro."""
-    markers = cluster(here, MarkerWire(other=other), {0: OTHER})
+    markers = cluster(here, other, {0: OTHER})
     other.image = image_of({0: THIRD})
     assert codes(await markers.write(batch(0))) == {0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
@@ -115,7 +119,7 @@ async def test_a_marker_counts_only_when_every_replica_in_sync_has_it(
 ) -> None:
     theirs = other.lead(0, durable=False)
     write_data(theirs)
-    markers = cluster(here, MarkerWire(other=other), {0: OTHER})
+    markers = cluster(here, other, {0: OTHER})
     monkeypatch.setattr(markers_module, "DURABLE_SECONDS_MAX", 0.0)
     assert codes(await markers.write(batch(0))) == {0: ErrorCode.REQUEST_TIMED_OUT}
     monkeypatch.undo()
@@ -139,7 +143,7 @@ async def test_too_few_replicas_in_sync_are_noticed_before_anything_is_written(
     write_data(theirs)
     theirs.reconfigure(LogConfig(flush_before_ack=False, min_insync_replicas=2))
     end_offset = theirs.log.end_offset
-    outcomes = await cluster(here, MarkerWire(other=other), {0: OTHER}).write(batch(0))
+    outcomes = await cluster(here, other, {0: OTHER}).write(batch(0))
     assert codes(outcomes) == {0: ErrorCode.NOT_ENOUGH_REPLICAS}
     assert theirs.log.end_offset == end_offset
 
@@ -147,13 +151,13 @@ async def test_too_few_replicas_in_sync_are_noticed_before_anything_is_written(
 async def test_markers_of_many_transactions_share_a_request(here: MarkerBroker, other: MarkerBroker) -> None:
     other.lead(0)
     other.lead(1)
-    wire = MarkerWire(other=other)
-    markers = cluster(here, wire, {0: OTHER, 1: OTHER})
+    reached = peers(other)
+    markers = cluster(here, other, {0: OTHER, 1: OTHER}, reached)
     writes = [markers.write(batch(0, 1, producer_id=producer)) for producer in range(20)]
     outcomes = await asyncio.gather(*writes)
     assert all(codes(outcome) == {0: NONE, 1: NONE} for outcome in outcomes)
-    assert len(wire.requests) == 1
-    assert [marker.producer_id for marker in wire.requests[0][1].markers] == list(range(20))
+    assert len(reached.requests) == 1
+    assert [marker.producer_id for marker in reached.requests[0][1].markers] == list(range(20))
 
 
 async def test_two_markers_of_one_producer_keep_their_order(other: MarkerBroker) -> None:
@@ -179,12 +183,9 @@ async def test_two_markers_of_one_producer_keep_their_order(other: MarkerBroker)
 
 
 async def test_a_closed_coordinator_waits_for_no_answer(here: MarkerBroker) -> None:
-    class Silent(MarkerWire):
-        async def ask(self, *_: Any, **__: Any) -> Message:
-            await asyncio.Event().wait()
-            raise AssertionError
-
-    markers = cluster(here, Silent(), {0: OTHER})
+    silent = PeerRequests({})
+    silent.held = asyncio.Event()
+    markers = cluster(here, None, {0: OTHER}, silent)
     waiting = asyncio.get_running_loop().create_task(markers.write(batch(0)))
     for _ in range(5):
         await asyncio.sleep(0)

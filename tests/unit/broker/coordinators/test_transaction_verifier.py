@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.contract.coordinators.brokers import PeerRequests, Serve, handlers_of
 
 from odradek.broker.coordinators.runtime import CoordinatorRuntime
 from odradek.broker.coordinators.transaction_verifier import ClusterVerifier
-from odradek.broker.handlers.transactions.add_partitions_to_txn import SERVED
 from odradek.cluster.image import NO_LEADER, TRANSACTION_STATE, ClusterImage, PartitionImage, TopicImage
 from odradek.config.broker import BrokerConfig
 from odradek.config.coordinator import TransactionConfig
 from odradek.config.loading import reconfigured
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
-from odradek.protocol import Message, decode, encode
 from odradek.protocol.messages.transactions.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -118,13 +115,13 @@ class World:
                 add_partitions_to_txn_retry_backoff_ms=20, add_partitions_to_txn_retry_backoff_max_ms=50
             )
         )
-        self.requests: list[AddPartitionsToTxnRequest] = []
         self.slept: list[float] = []
-        self.answer: Callable[[AddPartitionsToTxnRequest], Awaitable[Any]] = self.handled
+        self.answer: Serve = handlers_of(self)
+        self.peers = PeerRequests({OTHER: lambda request: self.answer(request)})
         coordinators = self.coordinators = CoordinatorRuntime()
         broker: Any = self
         coordinators.begin(broker)
-        coordinators.send_to_peer = self.ask
+        coordinators.send_to_peer = self.peers.ask
         self.verifier = ClusterVerifier(
             coordinators, lambda: self.coordinator, lambda: self.config, self.sleep
         )
@@ -136,25 +133,10 @@ class World:
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
 
-    async def ask(
-        self,
-        broker: BrokerId,
-        api_key: int,
-        request: Message,
-        *,
-        timeout_s: float | None = None,
-        lane: str = "",
-    ) -> Message:
-        assert (broker, api_key) == (OTHER, 24)
-        arrived = decode(AddPartitionsToTxnRequest, 5, encode(request, 5))[0]
-        self.requests.append(arrived)
-        response = await self.answer(arrived)
-        return decode(AddPartitionsToTxnResponse, 5, encode(response, 5))[0]
-
-    async def handled(self, request: AddPartitionsToTxnRequest) -> Any:
-        broker: Any = self
-        context: Any = SimpleNamespace(api_version=5)
-        return await SERVED.handle(broker, context, request)  # type: ignore[misc]
+    @property
+    def requests(self) -> list[Any]:
+        assert all(broker == OTHER for broker, _ in self.peers.requests)
+        return [request for _, request in self.peers.requests]
 
     async def verify(
         self, *partitions: TopicPartition, add: bool = False, name: str = "x", epoch: int = 3

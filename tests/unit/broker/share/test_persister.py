@@ -7,7 +7,15 @@ from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 
 import pytest
-from tests.contract.coordinators.brokers import HERE, OTHER, TOPIC_ID, ShareBroker, Wire, image
+from tests.contract.coordinators.brokers import (
+    HERE,
+    OTHER,
+    TOPIC_ID,
+    PeerRequests,
+    ShareBroker,
+    handlers_of,
+    image,
+)
 
 from odradek.broker.share.state_store import UNREAD
 from odradek.cluster.image import NO_LEADER
@@ -22,8 +30,8 @@ class World:
     def __init__(self, *, remote: bool) -> None:
         self.kept_by = ShareBroker(OTHER if remote else HERE, OTHER if remote else HERE)
         self.asking = ShareBroker(HERE, OTHER) if remote else self.kept_by
-        self.wire = Wire(self.kept_by)
-        self.asking.coordinators.send_to_peer = self.wire.ask
+        self.peers = PeerRequests({OTHER: handlers_of(self.kept_by)})
+        self.asking.coordinators.send_to_peer = self.peers.ask
         self.keeper = self.asking.keeper
 
     async def begin(self, offset: int, *, epoch: int = 0, leader_epoch: int = 4) -> ShareState:
@@ -65,7 +73,7 @@ async def test_the_leader_of_the_shard_keeps_the_state(world: World) -> None:
     await world.write(12)
     assert (state.start_offset, (await world.keeper.summary(PARTITION_KEY)).start_offset) == (10, 12)
     assert world.kept_by.log.batches
-    assert bool(world.wire.requests) == (world.asking is not world.kept_by)
+    assert bool(world.peers.requests) == (world.asking is not world.kept_by)
     await world.keeper.delete(PARTITION_KEY)
     assert await world.keeper.summary(PARTITION_KEY) == UNREAD
 
@@ -74,27 +82,27 @@ async def test_writes_are_kept_in_their_order_and_share_requests(apart: World) -
     await apart.begin(0)
     other = PARTITION_KEY._replace(partition=9)
     await apart.keeper.initialize(other, 0, 0)
-    apart.wire.requests.clear()
-    apart.wire.held = asyncio.Event()
+    apart.peers.requests.clear()
+    apart.peers.held = asyncio.Event()
     writes: list[Awaitable[None]] = []
     for offset in range(1, 6):
         writes.append(apart.keeper.write(PARTITION_KEY, StateChange(0, 4, offset, ())))
         writes.append(apart.keeper.write(other, StateChange(0, 4, offset, ())))
         await asyncio.sleep(0)
-    apart.wire.held.set()
+    apart.peers.held.set()
     await asyncio.gather(*writes)
-    assert len(apart.wire.requests) == 5, "one for both partitions, and the next when it is answered"
+    assert len(apart.peers.requests) == 5, "one for both partitions, and the next when it is answered"
     assert (await apart.keeper.summary(PARTITION_KEY)).start_offset == 5
 
 
 async def test_what_is_read_includes_what_was_written_before(apart: World) -> None:
     await apart.begin(0)
-    apart.wire.held = asyncio.Event()
+    apart.peers.held = asyncio.Event()
     write = apart.keeper.write(PARTITION_KEY, StateChange(0, 4, 7, ()))
     reading = asyncio.get_running_loop().create_task(apart.keeper.read(PARTITION_KEY, 4))
     for _ in range(5):
         await asyncio.sleep(0)
-    apart.wire.held.set()
+    apart.peers.held.set()
     await write
     state = await reading
     assert state is not None
@@ -103,11 +111,11 @@ async def test_what_is_read_includes_what_was_written_before(apart: World) -> No
 
 async def test_a_keeper_out_of_reach_refuses_writes_and_is_waited_for_by_readers(apart: World) -> None:
     await apart.begin(0)
-    apart.wire.broken = True
+    serve = apart.peers.handlers.pop(OTHER)
     assert await code_of(apart.write(1)) is ErrorCode.NETWORK_EXCEPTION
     reading = asyncio.get_running_loop().create_task(apart.keeper.read(PARTITION_KEY, 4))
     await asyncio.sleep(0)
-    apart.wire.broken = False
+    apart.peers.handlers[OTHER] = serve
     assert await reading is not None
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from tests.differential.allowed import SILENCE
 from tests.differential.plain import Names, plain
-from tests.kit.blocking_wire import BlockingWire
 from tests.kit.frames import framed
+from tests.kit.wire import BlockingWire
 
 from odradek.protocol import Message, api_by_name, api_of
 
@@ -28,7 +28,7 @@ class NotServedError(Exception):
     """The broker does not offer an API that a script needs."""
 
 
-class Peer:
+class Asker:
     """`steps` is what was asked and answered, in order: {"step", "api", "version", "answer"}."""
 
     def __init__(self, address: tuple[str, int], script: str) -> None:
