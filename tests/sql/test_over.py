@@ -86,7 +86,7 @@ def test_a_call_with_over(written: str, kind: str, values: list[Any]) -> None:
         ("ROW_NUMBER() OVER ()", "ROW_NUMBER needs an order"),
         ("UCASE(S) OVER (ORDER BY K)", "UCASE has no OVER"),
         ("LAG(V, K) OVER (ORDER BY K)", "the second argument is a whole number"),
-        ("LAG(V, 1, 'x') OVER (ORDER BY K)", "the third argument has to be a BIGINT"),
+        ("LAG(V, 1, 'x') OVER (ORDER BY K)", "the third argument must be a BIGINT"),
         ("SUM(S) OVER ()", "SUM OVER takes no STRING"),
         ("SUM(V, K) OVER ()", "SUM takes 1 to 1 arguments"),
         ("ROW_NUMBER() OVER (ORDER BY K ROWS 1 PRECEDING)", "ROW_NUMBER has no frame"),

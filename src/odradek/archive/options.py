@@ -67,7 +67,7 @@ _ROWS: Final = (
         use=ArchiveUse.WRITE,
         type=SettingType.BOOLEAN,
         default=False,
-        meaning="`true` goes on behind records that the topic lost before they were archived",
+        meaning="`true` continues after records that the topic lost before they were archived",
     ),
     _option(
         key="columns",
@@ -94,9 +94,9 @@ class ArchiveWriteOptions:
     location: ArchiveLocation
     catalog: str | None
     table_format: TableFormat | None
-    """The format; None: that of the existing archive, else Delta."""
+    """The format; None: the existing archive's format, else Delta."""
     partition_by: tuple[str, ...] | None
-    """The columns to partition by; None: those of the existing archive."""
+    """The columns to partition by; None: the existing archive's columns."""
     sink_id: str
     file_bytes: int
     leaving_gaps: bool

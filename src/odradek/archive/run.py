@@ -76,7 +76,7 @@ class RunTerms:
     writers: int | None = None
     """The most tasks of a batch that write, and so the most files of it; None: as many as the machine has cores."""
     skipping_lost: bool = False
-    """Whether the run goes on after records that retention deleted before they were archived."""
+    """Whether the run continues after records that retention deleted before they were archived."""
     checkpoint: str | None = None
     master: str | None = None
     client: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -1,6 +1,6 @@
 """`df.writeStream.format("odradek-archive")`: tasks write files, the driver commits them, once.
 
-Spark's checkpoint holds what a batch has read before the batch runs, so the commit holds whole ranges of offsets, with the
+Before a batch runs, Spark's checkpoint holds what it reads, so the commit holds whole ranges of offsets, with the
 gaps that aborted transactions, control records and compaction leave in a topic. `abort` undoes nothing: Spark calls it after a
 commit that failed, too, and that may have happened. What is left over, `expire` removes.
 """
@@ -77,7 +77,7 @@ class ArchiveSink(PromptInput, DataSourceStreamArrowWriter):
     def __init__(self, options: ArchiveWriteOptions, schema: StructType) -> None:
         if options.checkpoint is None:
             raise ConfigError(
-                "the option checkpointLocation is missing: what a batch has read stands in its checkpoint"
+                "the option checkpointLocation is missing: the checkpoint holds what a batch has read"
             )
         self._options = options
         self._checkpoint = options.checkpoint

@@ -63,7 +63,7 @@ class ArchiveDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
         raise ConfigError(
-            "an archive is written by a stream, whose checkpoint says what each batch has read: use writeStream with"
+            "an archive is written by a stream, whose checkpoint holds what each batch has read: use writeStream with"
             " trigger(availableNow=True), or `odradek archive run --once`"
         )
 

@@ -62,7 +62,7 @@ ALLOWED_SETTINGS: Final = (
     *("spark.sql.streaming.stateStore.maintenanceInterval", "spark.sql.streaming.statefulOperator.*"),
     "spark.sql.streaming.stopTimeout",
 )
-"""Settings that any document may have: they say how much, how many and how long. `*` at the end means any rest."""
+"""Settings that any document may have: amounts, counts and durations. `*` at the end means any rest."""
 
 
 class RunRefused(OdradekError):

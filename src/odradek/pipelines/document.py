@@ -95,7 +95,7 @@ class PipelineDocument:
     versions: tuple[PipelineVersion, ...]
     """Oldest first. The last one runs."""
     candidate: PipelineVersion | None = None
-    """A version that is being rebuilt: it runs beside the last one, until it takes its place."""
+    """A version that is being rebuilt: it runs next to the last one, until it replaces it."""
     swap_lag: int = 1_000
     """The lag of all inputs together, in records, at which a candidate takes over."""
     master: str | None = None
@@ -103,7 +103,7 @@ class PipelineDocument:
     conf: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Settings of its Spark session, such as spark.executor.memory."""
     delivery: str = "exactly_once"
-    """The delivery of programs that leave it open: those of `odradek.streams`."""
+    """The delivery of programs that leave it open, which are programs of `odradek.streams`."""
     sleep_after_s: float | None = None
     """Its process ends after this time without input, and starts when offsets of its inputs move. None: it never sleeps."""
     history: tuple[Change, ...] = field(default=())
@@ -135,7 +135,7 @@ class PipelineDocument:
 
     @property
     def next_checkpoint(self) -> str:
-        """The path of the next version's checkpoint, in the directory of the current one's."""
+        """The path of the next version's checkpoint, next to the current one's."""
         directory = _NUMBERED.sub("", self.current.checkpoint.rstrip("/"))
         return f"{directory}/v{self.next_number}"
 

@@ -202,9 +202,7 @@ class Lifecycle:
             asleep = self._falls_asleep and self.inputs is not None
             self._enter(Phase.SLEEPING if asleep else Phase.STOPPED, now)
         elif is_clean and reported is None and self.inputs is not None:
-            self._enter(
-                Phase.SLEEPING, now
-            )  # its queries read what there was; it continues when there is more
+            self._enter(Phase.SLEEPING, now)  # its queries read what there was: more input wakes it
         else:
             self._count_again_if_healthy(now)
             if reported is None:

@@ -27,7 +27,7 @@ LOADING_MAX_S: Final = 120.0
 OUTPUT_BYTES_MAX: Final = 1 << 20
 ERRORS_BYTES_MAX: Final = 64 << 10
 TEXT_CHARS_MAX: Final = 1_000
-"""The length of what is said about a program that is wrong."""
+"""The greatest length of an error about a wrong program."""
 _WHAT: Final = "define `app = Streams(...)`, or a function `pipeline(spark)` that returns writers of streams"
 
 
@@ -169,7 +169,7 @@ def program_outline(
         )
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
         last: Iterable[str] = errors.decode(errors="backslashreplace").splitlines()[-1:]
-        reason = "".join(last) or "it said nothing"
+        reason = "".join(last) or "it wrote no reason"
         raise WrongProgram(f"{file} could not be loaded: {reason}"[:TEXT_CHARS_MAX]) from None
 
 

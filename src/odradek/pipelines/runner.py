@@ -53,7 +53,7 @@ else:
 
 TICK_S: Final = 0.5
 ORPHAN_GRACE_S: Final = 20.0
-"""How long queries may take to stop once the supervisor is gone."""
+"""How long queries may take to stop once the supervisor has ended."""
 
 Offsets = dict[TopicPartition, int]
 

@@ -31,7 +31,7 @@ _SILENCE_S: Final = 15.0
 _CACHE_KIB: Final = 32_768
 
 ChangelogRow = tuple[int, bytes, bytes | None]
-"""Task, name, and data; None: it is gone."""
+"""Task, name, and data; None: it was deleted."""
 
 
 class NoSuchState(OdradekError):
@@ -56,7 +56,7 @@ def chosen_states(
     none."""
     outline = None if status is None else status.outline
     if outline is None:
-        raise NoSuchState(f"pipeline {name} has not said yet what it keeps: start it once")
+        raise NoSuchState(f"pipeline {name} has not reported its state yet: start it once")
     if outline.kind is not ProgramKind.STREAMS:
         raise NoSuchState(
             f"pipeline {name} is plain PySpark: its state is in the checkpoint only. Spark reads it:"

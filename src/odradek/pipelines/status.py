@@ -15,7 +15,7 @@ from odradek.pipelines.outline import ProgramOutline
 from odradek.telemetry.metrics import Family, gauge, labels
 
 STATUS_TOPIC: Final = "__odradek_pipeline_status"
-"""Key: the pipeline's name, or, of a candidate, `run_key`. Value: its status; none when it is gone."""
+"""Key: the pipeline's name, or, of a candidate, `run_key`. Value: its status; none when it was removed."""
 LOG_LINES_MAX: Final = 100
 LOG_LINE_CHARS_MAX: Final = 500
 

@@ -32,7 +32,7 @@ _log = events.get("pipelines")
 WRITER_ID: Final = "odradek-pipelines"
 _TRIES: Final = 8
 _READABLE_S_MAX: Final = 30.0
-"""The longest wait for a committed change to be readable; the change counts all the same."""
+"""The longest wait for a committed change to be readable; the change counts even then."""
 _READABLE_PAUSE_S: Final = 0.005
 
 Decide = Callable[[PipelineDocument | None], PipelineDocument | None]

@@ -103,7 +103,7 @@ class Supervisor:
         self._policy = policy or RestartPolicy()
         self._pipelines: dict[str, _Pipeline] = {}
         self._swaps: dict[str, float] = {}
-        """Candidates that were to take their place, and when that was said."""
+        """Candidates that were ordered to replace the current version, and when."""
         self._looked_at = float("-inf")
 
     def begin(

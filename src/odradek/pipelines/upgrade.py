@@ -17,7 +17,7 @@ class UpgradeMode(StrEnum):
     CARRY = "carry"
     """A new checkpoint: state from the changelog topics, position from the sinks' decisions."""
     REBUILD = "rebuild"
-    """It reads everything into topics of its own, beside the version before, and takes its place when its lag is small."""
+    """It reads everything into topics of its own, next to the version before, and replaces it when its lag is small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ def are_versions(before: ProgramOutline, after: ProgramOutline) -> bool:
 def _same_program(before: ProgramOutline | None, after: ProgramOutline) -> Iterator[_Remark]:
     """Yields the reasons why a program cannot continue another's state and position."""
     if before is None:
-        yield _Reason(text="no supervisor has said what runs: start the pipeline once")
+        yield _Reason(text="no supervisor has reported what runs: start the pipeline once")
     elif before.kind is not after.kind:
         yield _Reason(text=f"it was a {before.kind} program, and is a {after.kind} one")
     elif before.app != after.app:
@@ -119,7 +119,7 @@ def _same_states(output: OutputOutline, same: OutputOutline) -> Iterator[_Remark
     names = [state.name for state in same.states]
     for state in output.states:
         if state.name not in names:
-            yield _Reason(text=f"{output.name}: the operator {state.name!r} with state is gone")
+            yield _Reason(text=f"{output.name}: the operator {state.name!r} with state was removed")
     if sorted(names) == sorted(known) and names != list(known):
         yield _Reason(text=f"{output.name}: its operators with state come in another order")
 
@@ -152,11 +152,11 @@ def _carry(before: ProgramOutline | None, after: ProgramOutline, delivery: str) 
         read_before = {source.topic for source in output.sources}
         if read_before.isdisjoint(source.topic for source in same.sources):
             yield _Reason(
-                text=f"{output.name} reads other topics only: its decisions do not say where to begin"
+                text=f"{output.name} reads other topics only: its decisions do not contain where to begin"
             )
         yield from _source_notes(output, same)
         if not output.is_topic or not same.is_topic:
-            yield _Reason(text=f"{output.name} calls a function: no decision says how far it has come")
+            yield _Reason(text=f"{output.name} calls a function: no decision contains how far it has come")
         known = {state.name: state for state in output.states}
         for state in same.states:
             if state.name not in known:
@@ -174,7 +174,7 @@ def _carry(before: ProgramOutline | None, after: ProgramOutline, delivery: str) 
 
 def _rebuild(before: ProgramOutline | None, after: ProgramOutline, _: str) -> Iterator[_Remark]:
     if before is None:
-        yield _Note(text="no supervisor has said what runs, so no one can tell what changes")
+        yield _Note(text="no supervisor has reported what runs, so no one can tell what changes")
     if after.kind is ProgramKind.PYSPARK:
         yield _Note(text='only topics are kept apart: all writers must be of format("odradek")')
         return
@@ -201,7 +201,7 @@ def _outputs_that_change(before: ProgramOutline, after: ProgramOutline) -> Itera
     for name in sorted(new_names - old_names):
         yield _Note(text=f"{name} is new: it reads its inputs from their beginning")
     for name in sorted(old_names - new_names):
-        yield _Note(text=f"{name} is gone: nothing is written there any more")
+        yield _Note(text=f"{name} was removed: nothing is written there any more")
 
 
 def _source_notes(output: OutputOutline, same: OutputOutline) -> Iterator[_Note]:
@@ -218,7 +218,7 @@ def _source_notes(output: OutputOutline, same: OutputOutline) -> Iterator[_Note]
 def _topic_note(output: OutputOutline, same: OutputOutline) -> Iterator[_Note]:
     if output.topic != same.topic:
         yield _Note(
-            text=f"{output.name} goes on in topic {same.topic}; what it wrote stays in {output.topic}"
+            text=f"{output.name} continues in topic {same.topic}; what it wrote stays in {output.topic}"
         )
     for topic in same.topics:
         if topic not in output.topics and topic != same.topic:

@@ -145,7 +145,7 @@ def _marks() -> Marks:
     batch = context.getLocalProperty("streaming.sql.batchId") if context else None
     if context is None or query is None or batch is None:
         raise ConfigError(
-            "this write is not part of a streaming query (or Spark does not say of which), so its records cannot"
+            "this write is not part of a streaming query (or Spark does not tell of which), so its records cannot"
             " be marked: set deliveryHeaders=false"
         )
     return Marks(query=query, batch=int(batch), partition=context.partitionId())

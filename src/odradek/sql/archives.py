@@ -93,7 +93,7 @@ def drop_archive(catalog: SqlCatalog, statement: DropArchive) -> AppliedChange:
     archive = catalog.archive(statement.name, statement.position)
     if statement.delete_files and archive.catalog is not None:
         raise SqlError(
-            f"the files of {archive.name} are those of a table in the catalog {archive.catalog}",
+            f"the files of {archive.name} belong to a table in the catalog {archive.catalog}",
             statement.position,
             "Write DROP ARCHIVE, and drop the table with the catalog's own tools.",
         )

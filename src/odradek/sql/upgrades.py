@@ -54,7 +54,7 @@ def alter_query(catalog: SqlCatalog, statement: AlterQuery, number: int) -> Appl
             SourceCreated(source=sink, replaces=source),
             QueryStarted(query=changed, plan=replace(planned, sink=sink), replaces=query.id),
         ),
-        message=f"{source.kind.capitalize()} altered: {query.id} goes on by {mode}",
+        message=f"{source.kind.capitalize()} altered: {query.id} continues by {mode}",
     )
 
 

@@ -188,7 +188,7 @@ def _bytes(value: object, role: str) -> bytes | None:
         return value
     if isinstance(value, str):
         return value.encode()
-    raise ConfigError(f"the {role} {value!r} is fed beside bytes: give it as bytes, too")
+    raise ConfigError(f"the {role} {value!r} is fed together with bytes: give it as bytes, too")
 
 
 def _struct_of(value: object, schema: DeclaredSchema, role: str) -> dict[str, object] | None:

@@ -380,7 +380,7 @@ class Table:
         if not isinstance(until, TimeLimit):
             raise ConfigError(
                 f"suppress: until= is time_limit('5 minutes') of odradek.streams, not {until!r:.80};"
-                " windows have final(), which says each once when it is closed"
+                " windows have final(), which emits each once when it is closed"
             )
         operator = Suppressed(
             name=self._program.operator_name("suppress", name), inputs=(self.operator,), until=until

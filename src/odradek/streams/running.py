@@ -95,7 +95,7 @@ class Run:
         self.with_named_sources: Final = with_named_sources
         """The outputs whose checkpoint knows their sources by names."""
         self.packing: Final = packing
-        """The outputs whose sources pack records: Spark's counts of input rows are not those of records."""
+        """The outputs whose sources pack records: Spark's counts of input rows are not counts of records."""
         self._tables = tables
 
     def __getitem__(self, topic: str) -> TableView:
@@ -244,7 +244,7 @@ class _QueryTerms:
     """The sources that do."""
     rows_per_batch: int = ROWS_PER_BATCH_WITH_STATE
     waiting: Mapping[str, str] = field(default_factory=dict)
-    """Options of all its sources that say how they wait for records."""
+    """Options of all its sources that define how they wait for records."""
     waiting_source: Mapping[TopicSource, Mapping[str, str]] = field(default_factory=dict)
     """The same for the one source that waits for all."""
 

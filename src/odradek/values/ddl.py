@@ -185,7 +185,7 @@ class _Parser:
 
     def _end(self) -> None:
         if self._peek() is not _END:
-            self._refuse(f"it goes on with {self._peek().shown} after its end")
+            self._refuse(f"it continues with {self._peek().shown} after its end")
 
     def _peek(self) -> _Token:
         return self._tokens[self._next] if self._next < len(self._tokens) else _END
@@ -212,7 +212,7 @@ class _Parser:
     def _expect(self, wanted: str, where: str) -> None:
         token = self._advance()
         if token.text != wanted:
-            self._refuse(f"{where} needs {wanted!r} where {token.shown} stands")
+            self._refuse(f"{where} needs {wanted!r} before {token.shown}")
 
     def _fields(self) -> list[DdlField]:
         fields = [self._field()]
@@ -223,7 +223,7 @@ class _Parser:
     def _field(self) -> DdlField:
         token = self._advance()
         if token.kind not in ("word", "name"):
-            self._refuse(f"a field's name is missing where {token.shown} stands")
+            self._refuse(f"a field's name is missing before {token.shown}")
         if token.kind == "word" and _NUMBER.fullmatch(token.text):
             self._refuse(f"{token.text} is a number and no name; put it into `backquotes`")
         self._accepts(":")
@@ -240,7 +240,7 @@ class _Parser:
         if not self._accepts("comment"):
             return
         if self._peek().kind != "text":
-            self._refuse(f"field {name}, COMMENT needs a text in quotes where {self._peek().shown} stands")
+            self._refuse(f"field {name}, COMMENT needs a text in quotes, not {self._peek().shown}")
         while self._peek().kind == "text":
             self._advance()
 
@@ -296,7 +296,7 @@ class _Parser:
     def _number(self, where: str) -> int:
         token = self._advance()
         if not is_digits(token.text):
-            self._refuse(f"{where} needs a whole number where {token.shown} stands")
+            self._refuse(f"{where} needs a whole number, not {token.shown}")
         if len(token.text) > len(str(_LENGTH_MAX)) or int(token.text) > _LENGTH_MAX:
             self._refuse(f"{where}: {token.text:.40} is too large")
         return int(token.text)
@@ -308,7 +308,7 @@ class _Parser:
         if digits > _DIGITS_MAX or scale > digits:
             shown = ",".join(map(str, numbers))
             self._refuse(
-                f"{field or 'it'} is {name.upper()}({shown}): at most {_DIGITS_MAX} digits, not more behind the point"
+                f"{field or 'it'} is {name.upper()}({shown}): at most {_DIGITS_MAX} digits, not more after the point"
             )
         return decimal_of(digits, scale) if digits else None
 
@@ -344,7 +344,7 @@ class _Parser:
     def _time(self, where: str) -> None:
         numbers = self._numbers(where, 1)
         if numbers and numbers[0] > _TIME_DIGITS_MAX:
-            self._refuse(f"{where} has at most {_TIME_DIGITS_MAX} digits behind the second")
+            self._refuse(f"{where} has at most {_TIME_DIGITS_MAX} digits after the second")
         self._accepts("without", "time", "zone")
 
     def _interval(self, where: str) -> None:
@@ -357,7 +357,7 @@ class _Parser:
         self._advance()
         end = self._advance()
         if end.text.lower() not in _INTERVALS[start]:
-            self._refuse(f"{where} {start.upper()} TO needs a smaller unit where {end.shown} stands")
+            self._refuse(f"{where} {start.upper()} TO needs a smaller unit, not {end.shown}")
 
     def _geo(self, where: str) -> None:
         self._expect("(", where)

@@ -31,11 +31,11 @@ _MEDIA: Final = "application/vnd.schemaregistry.v1+json"
 ANSWER_S: Final = 10.0
 """The time for one whole answer. A registry that takes longer is not asked again for the same."""
 REFERENCES_S: Final = 30.0
-"""The time in which a schema and all that it refers to has to be read."""
+"""The time in which a schema and all its references must be read."""
 RESPONSE_BYTES_MAX: Final = 4 << 20
 """The longest answer that is read. A registry keeps a schema in one record of Kafka, which has at most 1 MiB by default."""
 REFERENCES_MAX: Final = 1_000
-"""The references of one schema, with those of the schemas that it refers to."""
+"""The most references of one schema, including references of the schemas that it refers to."""
 KNOWN_MAX: Final = 10_000
 """The schemas that are kept; the one whose last use is longest ago is forgotten first."""
 KNOWN_CHARACTERS_MAX: Final = 128 << 20

@@ -64,5 +64,5 @@ def tombstones_may_be_gone(complete_at_ms: int, retention_ms: int | None, now_ms
     if age_ms >= retention_ms:
         return f"the last complete look is {age_ms / 1000:.0f} s old, tombstones are kept for {retention_ms / 1000:.0f} s"
     if age_ms < -CLOCK_TOLERANCE_MS:
-        return "the clock has gone back: how old the rows are is unknown"
+        return "the clock was set back: how old the rows are is unknown"
     return None

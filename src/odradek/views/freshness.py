@@ -10,7 +10,7 @@ class ViewStatus(Enum):
     """The state of a view."""
 
     RESTORING = "restoring"
-    """The rows are not those of one moment yet: the view does not answer."""
+    """The rows do not show one moment yet: the view does not answer."""
     LIVE = "live"
     """The view answers, and applies new records."""
     FAILED = "failed"
@@ -26,7 +26,7 @@ class PartitionFreshness:
     applied_offset: int
     """Every record below this one is in the answer."""
     end_offset: int | None
-    """The last stable offset at the last look: behind the last record that may be read."""
+    """The last stable offset at the last look: the offset after the last record that may be read."""
     record_timestamp_ms: int | None
     """The own timestamp of the last record applied."""
     applied_at_ms: int | None

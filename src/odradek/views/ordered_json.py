@@ -43,7 +43,7 @@ def decode(data: bytes) -> Any:
     """Returns the value. ValueError for other bytes."""
     value, position = _decode(data, 0)
     if position != len(data):
-        raise ValueError("there is more behind the value")
+        raise ValueError("there is more after the value")
     return value
 
 

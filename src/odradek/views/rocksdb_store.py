@@ -205,7 +205,7 @@ class RocksDBStore:
             (self._directory / MARKER).write_text(json.dumps({"format": FORMAT, "topic": topic}) + "\n")
         if owner != topic:
             raise ConfigError(
-                f"{self._directory} holds a view of {owner!r}: give that of {topic!r} another directory"
+                f"{self._directory} holds a view of {owner!r}: give the view of {topic!r} another directory"
             )
 
     def _open(self) -> object:
@@ -343,7 +343,7 @@ class RocksDBStore:
                 self._note_damage()
                 advice = "open it again: it is built again from the topic"
             else:
-                advice = "mend that, then open it again: it goes on where it was"
+                advice = "repair that, then open it again: it continues where it was"
             raise StoreError(f"the view in {self._directory} cannot be {what}: {reason}; {advice}") from error
 
     def _note_damage(self) -> None:

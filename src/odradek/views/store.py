@@ -47,7 +47,7 @@ class ViewState:
     key_format: str
     """The encoding of the stored keys."""
     is_complete: bool = False
-    """Whether the rows are those of one moment of the table. They are not, until the end is reached for the first time."""
+    """Whether the rows show one moment of the table. They do not, until the end is reached for the first time."""
     positions: Mapping[int, AppliedPosition] = field(default_factory=dict)
     """Applied positions, by partition."""
 

@@ -73,9 +73,9 @@ class Tail:
         self._state = ViewState(topic=changelog.topic, key_format=self._row_format)
         self._looked: dict[int, _End] = {}
         self._targets: dict[int, _End] = {}
-        """Ends that are still to be reached: once one is, the rows are those of its moment, or of a later one."""
+        """Ends that are still to be reached: once one is, the rows show its moment, or a later one."""
         self._restore_ends: dict[int, int] = {}
-        """The offsets that must be reached before the rows are those of one moment."""
+        """The offsets that must be reached before the rows show one moment."""
         self._tombstone_retention_ms: int | None = None
         self._stamped_at_ms = 0
         self._skipped_count = 0

@@ -332,7 +332,7 @@ def test_a_pipeline_is_upgraded(
     }
     assert [possible[mode]["possible"] for mode in ("keep", "carry", "rebuild")] == [False, False, True]
     run("pipeline", "upgrade", name, "--mode", "keep", code=1)
-    assert errors[0].endswith("by keep: no supervisor has said what runs: start the pipeline once")
+    assert errors[0].endswith("by keep: no supervisor has reported what runs: start the pipeline once")
 
     supervisor = supervising("first")
 

@@ -110,7 +110,7 @@ def test_a_pipeline_is_upgraded_after_its_dry_run(page: Page, shown: str, progra
     page.get_by_role("link", name="Upgrade to another program").click()
     page.get_by_label("Program").fill(str(programs / "next.py"))
     page.get_by_role("button", name="Dry run").click()
-    page.get_by_text("the operator 'by-customer' with state is gone").first.wait_for(timeout=90_000)
+    page.get_by_text("the operator 'by-customer' with state was removed").first.wait_for(timeout=90_000)
     page.get_by_text(re.compile("it reads [0-9]+ records again, of orders")).wait_for()
     assert page.get_by_role("radio", name="keep").is_disabled()
     page.get_by_role("button", name="Upgrade").click()

@@ -233,8 +233,8 @@ def queries_are_altered(client: RestClient) -> None:
             )
         )
     by_keep, by_carry = client.execute(totals.format("SUM(amount)") + even)
-    assert by_keep["commandStatus"]["message"].endswith("goes on by keep")
-    assert by_carry["commandStatus"]["message"].endswith("goes on by carry")
+    assert by_keep["commandStatus"]["message"].endswith("continues by keep")
+    assert by_carry["commandStatus"]["message"].endswith("continues by carry")
 
 
 def a_table_is_rebuilt(client: RestClient, expected: list[list[Any]]) -> None:

@@ -115,7 +115,7 @@ def test_rows_that_a_file_lacks_stop_a_compaction(archive: TestArchive, monkeypa
         DataFile(path=data_file.path, size_bytes=data_file.size_bytes, row_count=9) for data_file in truth
     ]
     monkeypatch.setattr(table, "files", lambda: wrong)
-    with pytest.raises(ArchiveError, match="hold 6 rows, but the table says 27; nothing was replaced"):
+    with pytest.raises(ArchiveError, match="hold 6 rows, but the table has 27; nothing was replaced"):
         compact(table, 1 << 20)
     assert archive.offsets() == list(range(6))
 
@@ -279,7 +279,9 @@ def test_a_batch_whose_files_have_expired_is_not_committed(archive: TestArchive)
     archive.add(0, 0, 3)
     late = archive.batch(1, [OffsetRange(partition=ORDERS, start=3, end=6)])
     archive.table.expire(soon(), dry_run=False)
-    with pytest.raises(ArchiveError, match=r"s-1-2-0.parquet is gone: .* expired before it was committed"):
+    with pytest.raises(
+        ArchiveError, match=r"s-1-2-0.parquet no longer exists: .* expired before it was committed"
+    ):
         archive.commit(late)
     assert archive.add(1, 3, 6)
     assert archive.offsets() == list(range(6))

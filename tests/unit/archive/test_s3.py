@@ -143,5 +143,5 @@ def test_a_reader_says_which_file_is_gone(archive: TestArchive) -> None:
     table = archive.table
     (file,) = table.files()
     archive.location.file_system().delete_file(archive.location.within(file.path))
-    with pytest.raises(ArchiveError, match=r"parquet is gone"):
+    with pytest.raises(ArchiveError, match=r"parquet no longer exists"):
         list(FileReader(location=archive.location, schema=table.schema).read(file))

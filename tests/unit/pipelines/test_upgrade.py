@@ -91,7 +91,7 @@ def test_a_stream_that_is_read_in_two_ways_has_no_name_in_a_checkpoint() -> None
 
 def test_decisions_must_know_a_source() -> None:
     carried = judged(outline(merged("a", "b")), outline(merged("c")))[UpgradeMode.CARRY]
-    assert reason(carried) == "out reads other topics only: its decisions do not say where to begin"
+    assert reason(carried) == "out reads other topics only: its decisions do not contain where to begin"
 
 
 def test_what_comes_and_goes_is_in_the_notes() -> None:
@@ -125,7 +125,7 @@ def test_stateless_changes_keep_the_checkpoint() -> None:
 
     kept = judged(outline(totals()), outline(filtered))[UpgradeMode.KEEP]
     assert kept.is_possible
-    assert kept.notes == ("out goes on in topic sums; what it wrote stays in totals",)
+    assert kept.notes == ("out continues in topic sums; what it wrote stays in totals",)
 
 
 def test_joined_rows_that_look_different_are_another_state() -> None:
@@ -174,7 +174,7 @@ def test_a_function_is_not_called_for_all_records_again() -> None:
 
     modes = judged(outline(called), outline(called))
     assert "it would be called for all records again" in reason(modes[UpgradeMode.REBUILD])
-    assert "no decision says how far" in reason(modes[UpgradeMode.CARRY])
+    assert "no decision contains how far" in reason(modes[UpgradeMode.CARRY])
 
 
 def test_one_upgrade_at_a_time() -> None:

@@ -157,7 +157,7 @@ def test_a_script_stops_at_the_first_wrong_statement(
 def test_a_script_that_runs_itself_ends(session: ShellSession, tmp_path: Path) -> None:
     script = tmp_path / "a.sql"
     script.write_text(f"RUN SCRIPT '{script}';")
-    with pytest.raises(ConfigError, match="no more than 16 deep"):
+    with pytest.raises(ConfigError, match="at most 16 deep"):
         session.run(f"RUN SCRIPT '{script}';")
 
 

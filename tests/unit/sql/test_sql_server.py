@@ -238,7 +238,7 @@ def test_a_pull_query_has_calls_with_over(client: RestClient) -> None:
     )
     with client.query(statement) as query:
         assert list(query) == [["a", 2, 22], ["b", 1, 22]]
-    with pytest.raises(ServerRefusal, match="a query that goes on never has"):
+    with pytest.raises(ServerRefusal, match="a running query never has"):
         client.query("SELECT RANK() OVER (ORDER BY points) FROM players EMIT CHANGES;").__enter__()
 
 

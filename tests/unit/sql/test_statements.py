@@ -299,7 +299,7 @@ WRONG = [
     ("SELECT a FROM b WINDOW TUMBLING (SIZE 1 FORTNIGHT)", (1, 41), "DAYS"),
     ("INSERT INTO a VALUES (1), (2)", (1, 25), "one row"),
     ("CREATE STREAM a (x INT) AS SELECT 1 FROM b", (1, 18), "no list of columns"),
-    ("CREATE OR REPLACE ARCHIVE a FROM s", (1, 1), "goes on where the files end"),
+    ("CREATE OR REPLACE ARCHIVE a FROM s", (1, 1), "continues where the files end"),
     ("CREATE ARCHIVE a", (1, 17), "FROM is needed"),
     ("CREATE ARCHIVE a WITH (PATH='/a')", (1, 34), "AS SELECT is needed"),
     ("SELECT CAST(a INT) FROM b", None, "CAST"),

@@ -242,7 +242,7 @@ def test_a_proto_file_that_is_wrong_says_where(tmp_path: Path, proto_file: Path)
     broken.write_text('syntax = "proto3"; message A { strin x = 1; }')
     with pytest.raises(ConfigError, match=r"broken\.proto does not compile: .*strin"):
         Protobuf(broken)
-    with pytest.raises(ConfigError, match="has the messages Order, Other: say which"):
+    with pytest.raises(ConfigError, match="has the messages Order, Other: name one"):
         Protobuf(proto_file)
     with pytest.raises(ConfigError, match=r"has no message shop\.None"):
         Protobuf(proto_file, message="shop.None")

@@ -261,7 +261,7 @@ def test_a_full_disk_is_one_error_and_the_view_goes_on_when_there_is_room(tmp_pa
     assert child.stdout is not None
     message = next(line for line in child.stdout if line.startswith("error"))
     assert "KAFKA_STORAGE_ERROR" in message
-    assert "it goes on where it was" in message
+    assert "it continues where it was" in message
     child.kill()
     child.communicate()
     store = RocksDBStore(tmp_path / "view", topic="totals")

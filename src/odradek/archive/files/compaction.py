@@ -93,7 +93,7 @@ def _rewrite(table: ArchiveTable, group: Sequence[DataFile]) -> list[DataFile]:
     new = write_files(system, table.location.path, name, layout, _rows(reader, group, system))
     if sum(file.row_count for file in new) != sum(file.row_count for file in group):
         raise ArchiveError(
-            f"{table.location}: {len(group)} files hold {sum(file.row_count for file in new)} rows, but the table says"
+            f"{table.location}: {len(group)} files hold {sum(file.row_count for file in new)} rows, but the table has"
             f" {sum(file.row_count for file in group)}; nothing was replaced. `odradek archive verify` looks into it"
         )
     return new

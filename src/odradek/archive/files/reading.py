@@ -44,7 +44,8 @@ class FileReader:
                     yield self._complete(batch, values)
         except FileNotFoundError:
             raise ArchiveError(
-                f"{self.location.within(file.path)} is gone: it was replaced, and expired, since this read began. Read again"
+                f"{self.location.within(file.path)} no longer exists: it was replaced, and expired, since this read began."
+                " Read again"
             ) from None
         except (pa.ArrowInvalid, OSError) as error:
             raise ArchiveError(f"{self.location.within(file.path)} cannot be read: {error}") from None

@@ -23,7 +23,7 @@ class ArchiveSnapshot:
 
     archived: Mapping[TopicPartition, OffsetRange]
     files: Sequence[DataFile]
-    """All rows of `archived`, and perhaps rows behind it."""
+    """All rows of `archived`, and perhaps rows after it."""
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
     """The topics that the rows are of, as far as the archive knows."""
 

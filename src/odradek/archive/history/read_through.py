@@ -1,8 +1,8 @@
 """Topic and archive as one: `format("odradek")` with the option `archive`, for batches and streams.
 
 The archive gives what it holds; the topic gives the rest: what follows the archive's end, and what precedes its beginning if
-the topic still has it. The plan of a batch reads the archive's state; so does a micro-batch's plan, if the last one
-is a minute old, or if the topic no longer holds what followed the archive's end then. Offsets that are in neither are an error.
+the topic still has it. The plan of a batch reads the archive's state; so does a micro-batch's plan, if the last
+reading is a minute old, or if the topic no longer holds what followed the end then. Offsets that are in neither are an error.
 """
 
 from __future__ import annotations

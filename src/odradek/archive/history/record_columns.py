@@ -26,7 +26,7 @@ _NEEDED_BY: Final = {
     "record": ("key", "value", "headers"),
     "deadLetter": ("key", "value", "headers", "timestamp"),
 }
-"""Which columns of an archive a column of a read is made of, beside topic, partition and offset."""
+"""The columns of an archive that a column of a read is made of, in addition to topic, partition and offset."""
 _COORDINATES: Final = ("topic", "partition", "offset")
 _NO_TIME: Final = -1
 
@@ -43,7 +43,7 @@ def needed_columns(columns: Iterable[str], schema: pa.Schema, location: ArchiveL
         kind = schema.field(name).type
         if name in ("key", "value") and not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
             raise ConfigError(
-                f"the archive {location} holds decoded values, not those of the topic: read it with"
+                f"the archive {location} holds decoded values, not the topic's own: read it with"
                 f' format("odradek-archive"), or leave out {name} with the option columns'
             )
     is_text_key = "key" in needed and pa.types.is_string(schema.field("key").type)

@@ -167,6 +167,6 @@ def make_durable(location: ArchiveLocation, names: Iterable[str]) -> None:
 
 def _gone(location: ArchiveLocation, name: str) -> ArchiveError:
     return ArchiveError(
-        f"{location.within(name)} is gone: it took so long that it expired before it was committed. Expire with a longer"
-        " --keep, and run again: nothing is lost"
+        f"{location.within(name)} no longer exists: it took so long that it expired before it was committed. Expire with a"
+        " longer --keep, and run again: nothing is lost"
     )

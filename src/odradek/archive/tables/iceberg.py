@@ -293,7 +293,7 @@ class IcebergArchive:
         if table.properties.get("commit.retry.num-retries") != "0":
             raise ArchiveError(
                 f"the Iceberg table {self.location} lacks the property commit.retry.num-retries=0, without which a commit may"
-                " be repeated behind another one: set it"
+                " be repeated after another one: set it"
             )
         return table
 

@@ -34,7 +34,7 @@ CERTIFICATE_S: Final = 14 * 86_400.0
 TOKEN_S: Final = 3_600.0
 FLOOD_SHARE: Final = 0.8
 FLOOD_BYTES: Final = 10_000_000
-"""A client floods if it moves this share of all bytes, and so many each second (the alert ClientFloods)."""
+"""A client floods if it moves this share of all bytes, and this number each second (the alert ClientFloods)."""
 TROUBLES_MAX: Final = 20
 STAGES: Final = ("queued", "handled", "waited", "response_queued", "sent")
 """The stages of a request, in their order."""
@@ -55,7 +55,7 @@ class ListenerFigures:
     before: MetricsSnapshot | None = None
     """The scrape before, if it is recent enough for rates."""
     brokers: Mapping[str, int] = field(default_factory=dict)
-    """The id of the broker at each address; UNKNOWN where the listener does not say it."""
+    """The id of the broker at each address; UNKNOWN where the listener does not report it."""
     problems: Sequence[str] = ()
     """The reasons why listeners were not read."""
     left_out: int = 0

@@ -20,7 +20,7 @@ class AclEffect:
     """One thing that a principal may do after a change and might not before, or the other way round."""
 
     principal: str
-    """`User:*` stands for every user that no rule names."""
+    """`User:*` means every user that no rule names."""
     operation: AclOperation
     resource: str
     is_allowed: bool

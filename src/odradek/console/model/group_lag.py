@@ -16,11 +16,11 @@ from odradek.console.model.snapshot import UNKNOWN
 from odradek.model.ids import TopicPartition
 
 STUCK_AFTER_MS: Final = 15_000
-"""A position that did not move for this long stands still."""
+"""A position that did not move for this long is stuck."""
 BUSY_FROM_MS: Final = 10_000
 """A member is busy in a partition where what waits takes it longer than this; longer than a period of automatic commits."""
 BACKLOG_MIN: Final = 10
-"""A member that reads at least so many more records than are written works off a backlog."""
+"""A member that reads at least this number of records more than are written works off a backlog."""
 MAIN_SHARE: Final = 0.7
 """The share of a group's lag, or of what is written, from which a member or a partition is the cause."""
 EXAMPLES_MAX: Final = 3

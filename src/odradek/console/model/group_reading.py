@@ -70,7 +70,7 @@ class GroupReader:
         self._under_way: dict[str, asyncio.Task[GroupDetail]] = {}
         self.ages: Final = GroupAges(reader, clock, self._late)
         self._begun_ms: OrderedDict[str, int] = OrderedDict()
-        """The wall clock at the beginning of the last reading of each group; those of the last `DETAILS_MAX` groups."""
+        """The wall clock at the beginning of the last reading of each group; only the last `DETAILS_MAX` groups are kept."""
 
     async def figures(self, names: list[str]) -> dict[str, GroupFigures]:
         """Returns state, members and lag of these groups; a group that no longer exists is left out."""

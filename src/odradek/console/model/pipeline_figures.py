@@ -38,7 +38,7 @@ class PipelineProgress:
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The end offsets of its inputs, and of the topics that it writes to."""
     lags: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The records that each input partition has beyond what was read; UNKNOWN where the partition is gone."""
+    """The records that each input partition has beyond what was read; UNKNOWN where the partition was deleted."""
     read_rates: Mapping[str, float] = field(default_factory=dict)
     """Records a second that it reads from each topic. Empty before two moments were seen."""
     written_rates: Mapping[str, float] = field(default_factory=dict)

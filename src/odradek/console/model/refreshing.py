@@ -63,7 +63,7 @@ PAUSES_S: Final[Mapping[str, float]] = {
 }
 IDLE_AFTER_S: Final = 300.0
 IDLE_FACTOR: Final = 10
-"""Pauses are so many times longer while no one looks."""
+"""Pauses are longer by this factor while no one looks."""
 CALL_S: Final = 10.0
 LARGE_CALL_S: Final = 60.0
 """The limit of calls whose answers have every topic of a cluster or of a broker."""

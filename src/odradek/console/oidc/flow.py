@@ -34,7 +34,7 @@ class LoginFlow:
     state: str
     """Sent to the provider and back; it ties the answer to this browser."""
     nonce: str
-    """Stands in the ID token; it ties the token to this login."""
+    """A part of the ID token; it ties the token to this login."""
     verifier: str
     """Sent with the code (RFC 7636): someone who only sees the code gets no token for it."""
 

@@ -34,10 +34,10 @@ T = TypeVar("T")
 READ_S: Final = 4.0
 READ_WAIT_S: Final = 30.0
 LETTERS_MAX: Final = 20_000
-"""The number of letters that a page counts; it says so if there are more."""
+"""The number of letters that a page counts; it tells if there are more."""
 SHOWN_MAX: Final = 50
 REDRIVEN_MAX: Final = 5_000
-"""The number of letters that one redrive sends: the next one goes on."""
+"""The number of letters that one redrive sends: the next one continues."""
 _ALLOW: Final = "allow:"
 
 

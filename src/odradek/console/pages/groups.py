@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 PAGE_ROWS: Final = 50
 PARTITION_ROWS: Final = 100
 AGES_WAIT_S: Final = 0.5
-"""The list waits so long for how far its groups are behind in time; what comes later is shown at its next update."""
+"""The longest wait of the list for its groups' lag in time; what arrives later is shown at its next update."""
 SORTED_BY_TIME_MAX: Final = 200
-"""The groups, those with the most unread records, whose time is read if the list is sorted by it."""
+"""The number of groups, the ones with the most unread records first, whose time is read if the list is sorted by it."""
 DETAIL_WAIT_S: Final = 8.0
 SORTS: Final[dict[str, Callable[[GroupFigures], SupportsRichComparison]]] = {
     "lag": lambda group: group.lag,

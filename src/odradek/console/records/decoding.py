@@ -179,7 +179,7 @@ class DocumentReader:
         self._readers: dict[int, _Reader | None] = {}
         self._reads = 0
         self.page: Final = DecodedPage()
-        """Its problem says why the first value was not decoded."""
+        """Its problem is the reason why the first value was not decoded."""
         self.undecoded = 0
         """The values with a schema's id that were not decoded."""
         self._last_undecoded: bytes | None = None

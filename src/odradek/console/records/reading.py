@@ -71,7 +71,7 @@ class ScanStep:
     until_ms: int = -1
     """The latest timestamp that was looked at."""
     positions: dict[int, int] = field(default_factory=dict)
-    """Where the next step goes on, by partition."""
+    """The offset at which the next step continues, by partition."""
     left: int = 0
     """The number of offsets that were not looked at, up to the end now."""
     undecoded: int = 0

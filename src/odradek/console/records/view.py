@@ -14,7 +14,7 @@ VIEW_BYTES_MAX: Final = 64 << 10
 """A view has no more bytes or characters than this; the rest is there as a download."""
 FREQUENT_MAX: Final = 3
 FREQUENT_SHARE: Final = 0.2
-"""A key that so many of the records have is frequent: it makes its partition hot."""
+"""A key that this share of the records has is frequent: it makes its partition hot."""
 FREQUENT_OF_MIN: Final = 20
 _HEX_BYTES_MAX: Final = 4 << 10
 _HEX_WIDTH: Final = 16

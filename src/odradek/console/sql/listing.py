@@ -32,7 +32,7 @@ class QueryLine:
     failure_count: int = 0
     failing_since_ms: int = -1
     group_id: str = ""
-    """The group in which it commits what it has read; empty where the server does not say."""
+    """The group in which it commits what it has read; empty where the server does not tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class SourceDescription:
     timestamp: str
     statement: str
     rate: str
-    """Records a second in the last minute, as the server writes it; empty where it does not say."""
+    """Records a second in the last minute, as the server writes it; empty where it does not tell."""
     total: str
     last: str
     columns: tuple[ColumnLine, ...]
@@ -92,7 +92,7 @@ class QueryDescription:
     """Time and reason of the last failures, the newest first."""
     columns: tuple[ColumnLine, ...]
     group_id: str = ""
-    """The group in which it commits what it has read; empty where the server does not say."""
+    """The group in which it commits what it has read; empty where the server does not tell."""
 
 
 def query_lines(entities: Iterable[Entity]) -> list[QueryLine]:

@@ -205,7 +205,8 @@ class SqlResults:
         outcome = self._results.get((owner, result_id))
         if outcome is None:
             raise KafkaError(
-                ErrorCode.RESOURCE_NOT_FOUND, "this result is gone: run the statement again to have it"
+                ErrorCode.RESOURCE_NOT_FOUND,
+                "this result no longer exists: run the statement again to have it",
             )
         self._results.move_to_end((owner, result_id))
         self._expect(owner, outcome)

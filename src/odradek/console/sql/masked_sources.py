@@ -19,7 +19,7 @@ from odradek.sql.shell.splitting import bare_statement
 SOURCES: Final = "SHOW STREAMS; SHOW TABLES;"
 _SHOWS_NO_ROWS: Final = re.compile(r"(?:SHOW|LIST|DESCRIBE|EXPLAIN|DROP|TERMINATE|PAUSE|RESUME)\b", re.I)
 _DISGUISE: Final = re.compile(r"\\|\$\{|\bu&", re.I)
-"""Escapes and variables: a name could be written with them so that it does not stand in the text."""
+"""Escapes and variables: a name could be written with them so that the text does not contain it."""
 _WORD: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 

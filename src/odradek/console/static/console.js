@@ -1,11 +1,11 @@
 "use strict";
 // Everything works without this script, as plain links and forms. It loads the live parts of a page again: when the server
-// says that the model has changed, and while someone types into a search. Parts are elements with an id and `data-live`.
+// reports that the model has changed, and while someone types into a search. Parts are elements with an id and `data-live`.
 (() => {
   const state = document.getElementById("live-state");
   let loading = null;
 
-  // Replaces the live parts by those of the page at `address`. `only`: one id.
+  // Replaces the live parts by the same parts of the page at `address`. `only`: one id.
   async function refresh(address, only) {
     if (loading) loading.abort();
     const mine = (loading = new AbortController());
@@ -40,7 +40,7 @@
     form.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(timer); search(); });
   }
 
-  // Rows of records: a search that goes on by itself, and a live tail. A button stops either.
+  // Rows of records: a search that continues by itself, and a live tail. A button stops either.
   const rows = document.getElementById("rows");
   const ROWS_MAX = 300;
   const rowsOf = (text) => [...new DOMParser().parseFromString(text, "text/html").querySelectorAll("tr")];

@@ -164,7 +164,7 @@ def _record_of(frame: DataFrame) -> dict[str, Column]:
     missing = [name for name in _ORIGIN if name not in frame.columns]
     if missing:
         raise ConfigError(
-            f"a guarded function needs the column{'s' * (len(missing) > 1)} {', '.join(missing)}, which say where a"
+            f"a guarded function needs the column{'s' * (len(missing) > 1)} {', '.join(missing)}, which tell where a"
             " record was: apply it before you select"
         )
     origin = {name: functions.col(f"`{name}`") for name in _ORIGIN}

@@ -21,7 +21,7 @@ from odradek.spark.dead_letters.letters import Letter, MicroBatch, letter_of, le
 
 log: Final = logging.getLogger("odradek.spark")
 LOGGED: Final = ""
-"""Stands in for a topic: the record is logged, and nothing is written."""
+"""Replaces a topic: the record is logged, and nothing is written."""
 _JSON: Final = b"{"
 """Arrow's format begins with four bytes 0xFF."""
 

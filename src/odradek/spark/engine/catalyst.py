@@ -31,7 +31,7 @@ _HARMLESS: Final = frozenset(
 """Expressions that raise only where a child does."""
 _ARITHMETIC: Final = frozenset({"Add", "Subtract", "Multiply"})
 _WRAPPING: Final = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double"})
-"""Types whose arithmetic overflows without an error, unless `spark.sql.ansi.enabled` says otherwise."""
+"""Types whose arithmetic overflows without an error, unless `spark.sql.ansi.enabled` is set."""
 _NUMBERS: Final = ("byte", "short", "integer", "long", "float", "double")
 """Numbers as Spark's JSON names them, each before the wider ones."""
 _DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 20}

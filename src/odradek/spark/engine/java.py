@@ -66,7 +66,7 @@ def _probe(path: str) -> Java:
         return _unusable(f"{path} does not run ({error}): {_ADVICE}.", path)
     version = java_version(finished.stderr + finished.stdout)
     if version is None:
-        return _unusable(f"{path} did not say its version: {_ADVICE}.", path)
+        return _unusable(f"{path} did not print its version: {_ADVICE}.", path)
     if version < OLDEST_JAVA:
         return _unusable(
             f"Spark needs Java {OLDEST_JAVA} or newer, and {path} is Java {version}: {_ADVICE}.",

@@ -1,4 +1,4 @@
-"""Our Java in Spark's JVM: Spark's Janino compiles it once for each home of links, and its classes join existing loaders.
+"""Our Java in Spark's JVM: Spark's Janino compiles it once for each home of links, into existing loaders.
 
 So there is no jar, and no compiler of Java is needed.
 """

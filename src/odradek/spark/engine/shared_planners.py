@@ -138,7 +138,7 @@ class SharedPlanners:
             with connection:
                 self._run(request["module"], connection)
         except OSError as error:
-            log.debug("a planner's query is gone: %s", error)
+            log.debug("a planner's query has ended: %s", error)
 
 
 def _listening(door: Path) -> socket.socket:
@@ -214,7 +214,7 @@ def _run_module(module: str, connection: IO[bytes]) -> None:
     except SystemExit:
         log.debug("%s ended with an error, which Spark has", module)
     except (OSError, EOFError, ValueError) as error:
-        log.debug("%s: its query is gone: %s", module, error)
+        log.debug("%s: its query has ended: %s", module, error)
 
 
 def _say_nothing(*values: object, **options: object) -> None:

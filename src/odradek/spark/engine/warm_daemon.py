@@ -34,7 +34,7 @@ log: Final = logging.getLogger("odradek.spark")
 RUNNER: Final = "pyspark.worker"
 """The module of workers that run functions on frames; the others plan and write."""
 _OF_ANY_WORKER: Final = ("odradek.spark.sink", "odradek.spark.source", "odradek.spark.reading.fetch")
-"""The modules that Spark's workers unpickle first: those of our data source, which is above this folder."""
+"""The modules that Spark's workers unpickle first: modules of our data source, which is above this folder."""
 _OF_EACH_QUERY: Final = (
     "pyspark.sql.worker.create_data_source",
     "pyspark.sql.worker.plan_data_source_read",

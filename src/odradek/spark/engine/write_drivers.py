@@ -62,7 +62,7 @@ _ERROR_ANSWER: Final = "handle_worker_exception"
 _SOCKETS: Final = "PYTHON_WORKER_FACTORY_SOCK_DIR"
 _BY_SOCKET_FILES: Final = "PYTHON_UNIX_DOMAIN_ENABLED"
 _SECRET: Final = "PYTHON_WORKER_FACTORY_SECRET"
-"""What Spark's JVM says first when it connects by TCP: others of this machine do not know it. Each daemon has its own."""
+"""The secret that Spark's JVM sends first when it connects by TCP: other users do not know it. Each daemon has its own."""
 _LOOPBACK: Final = "127.0.0.1"
 _HIDE_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"
 _OF_ONE_PROCESS: Final = (
@@ -76,7 +76,7 @@ _OF_ONE_PROCESS: Final = (
 _MESSAGE_MAX_BYTES: Final = 4_096
 _READ_BYTES: Final = 4_096
 _STRANGER_S: Final = 30.0
-"""How long one that connects has time to say the secret."""
+"""The time in which a new connection must send the secret."""
 
 
 class DaemonRequest(TypedDict):
@@ -122,7 +122,7 @@ class WriteDrivers:
         try:
             return self._send(request, [*descriptors, asking.fileno()])
         except OSError as error:
-            log.warning("the process of the writes is gone: %s", error)
+            log.warning("the process of the writes has ended: %s", error)
             self._channel = None
             return False
 
@@ -294,7 +294,7 @@ class _Daemon:
     asking: socket.socket
     """The process that Spark started ends when this is closed."""
     input: int
-    """Spark writes here which process to kill, and closes it when the daemon is to end. A thread ends with its connection."""
+    """Spark writes here which process to kill, and closes it when the daemon must end. A thread ends with its connection."""
     listening: socket.socket
 
     def close(self) -> None:
@@ -388,7 +388,7 @@ def _work(task: _DaemonTask, connection: socket.socket) -> None:
                     return
                 outfile.flush()
     except (OSError, EOFError) as error:
-        log.debug("a write's query is gone: %s", error)
+        log.debug("a write's query has ended: %s", error)
 
 
 def _is_spark(secret: str, infile: IO[bytes], outfile: IO[bytes]) -> bool:

@@ -4,7 +4,7 @@
 both on threads of one process (`engine/write_drivers.py`); elsewhere only the tasks' results travel between the two. So a
 task's result holds what `begin` found out.
 
-**Why a transaction may be aborted.** Nothing but the fence orders two drivers, and a process may stop between any two
+**Why a transaction may be aborted.** Nothing but the fence orders two drivers, and a process may be suspended between any two
 lines. So open transactions are listed first; then the driver is fenced, by which all who could decide them are shut out; then
 the last decision is read and carried out; and only then what was listed is aborted, by its very producer id and epoch. What a
 newer driver's tasks write meanwhile has other ones.

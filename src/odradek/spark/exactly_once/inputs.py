@@ -163,7 +163,7 @@ def check_repeated(name: BatchName, decided: Decision, read: BatchInput, ends_at
         difference = "no one can tell whether that has what it reads: one of its sources is no Kafka topic"
     else:
         return
-    way_on = f"with resume=true and sinkId={decided.sink_id} on readStream and writeStream: it goes on where the output ends"
+    way_on = f"with resume=true and sinkId={decided.sink_id} on readStream and writeStream: it continues where the output ends"
     if unknown or not read.is_whole:
         way_on = (
             "at the right offsets or files, with takeOver=true: the sink does not know where its input ends"

@@ -68,7 +68,7 @@ class TransactionName:
     slot: int
     transactional_id: str
     committed: TransactionIdentity | None
-    """The transaction before it under this id, if that is known to be committed: then its producer goes on."""
+    """The transaction before it under this id, if it is certainly committed: then its producer continues."""
 
 
 def reserve_name(servers: str, sink_id: str, terms: BatchTerms) -> TransactionName:

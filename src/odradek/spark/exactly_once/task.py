@@ -32,7 +32,7 @@ def is_written(name: BatchName, decided: Decision | None, sink_id: str, *, takin
         raise ConfigError(
             f"batch {name.batch} of query {name.query} does not follow the last decision of sink {sink_id!r}, which is"
             f" for batch {decided.batch}: the decisions are older than the checkpoint. Rows of the batches between may be"
-            " missing; set takeOver=true to go on all the same"
+            " missing; set takeOver=true to continue nevertheless"
         )
     if taking_over or (decided is None and name.batch == 0):
         return False
@@ -41,7 +41,7 @@ def is_written(name: BatchName, decided: Decision | None, sink_id: str, *, takin
             return False
         raise ConfigError(
             f"sink {sink_id!r} belongs to query {decided.query}, which would not know its own decision any more after a batch"
-            " write: use another sinkId, or set takeOver=true if that query is gone"
+            " write: use another sinkId, or set takeOver=true if that query has ended for good"
         )
     if decided is None:
         raise ConfigError(

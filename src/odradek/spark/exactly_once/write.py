@@ -179,8 +179,8 @@ class TwoPhaseWrite:
         if name.is_keyed or delivery.checkpoint is None:
             if delivery.publish_group is not None:
                 raise ConfigError(
-                    "publishOffsets needs a streaming write with the option checkpointLocation: what a batch has read"
-                    " stands in its checkpoint"
+                    "publishOffsets needs a streaming write with the option checkpointLocation: the checkpoint holds"
+                    " what a batch has read"
                 )
             return None
         try:

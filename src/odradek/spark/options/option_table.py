@@ -100,7 +100,7 @@ _ROWS: Final = (
         "milliseconds since 1970: where to stop, before the first record at or after it"),
     _text(key="endingOffsetsByTimestamp", use=Use.BATCH_READ, meaning="the same for each partition, as JSON"),
     _flag(key="failOnDataLoss", use=Use.ALL, default=True, meaning=
-        "`false`: warn and go on when records are gone before they were read; exactly once: when a decided batch timed out"),
+        "`false`: warn and go on when records were lost before they were read; exactly once: when a decided batch timed out"),
     _count(key="maxOffsetsPerTrigger", use=Use.STREAM_READ, tolerated=True, meaning=
         "records per micro-batch, at most, fairly shared among partitions"),
     _count(key="minOffsetsPerTrigger", use=Use.STREAM_READ, tolerated=True, meaning=
@@ -123,9 +123,9 @@ _ROWS: Final = (
     _choice(key="decodeErrors", use=Use.READ, choices=OnDecodeError, default=OnDecodeError.FAIL, meaning=
         "`null`: what cannot be decoded becomes null; `dead-letter`: it is kept ([below](#bad-records))"),
     _flag(key="includeRecord", use=Use.READ, meaning=
-        "add the column `record`: key, value and headers as they were read, beside what is decoded"),
+        "add the column `record`: key, value and headers as they were read, in addition to what is decoded"),
     _flag(key="filterPushdown", use=Use.BATCH_READ, meaning=
-        "`true` reads no more than the query's filters need ([filters](#filters), and their catch)"),
+        "`true` reads only what the query's filters need ([filters](#filters), and their catch)"),
     _choice(key="keyPartitioner", use=Use.READ, choices=KeyPartitioner, default=KeyPartitioner.UNKNOWN, meaning=
         "`murmur2`: records are where Kafka's own clients put their key, so a filter on `key` reads one partition"
         " ([filters](#filters))"),
@@ -158,8 +158,8 @@ _ROWS: Final = (
     _text(key="groupIdPrefix", use=Use.READ, tolerated=True, meaning="accepted, does nothing: reads use no consumer group"),
     _text(key="topic", use=Use.WRITE, meaning="the topic of all rows; without it, the column `topic`"),
     _text(key="outputSuffix", use=Use.WRITE, meaning=
-        "what the names of all written topics, of the sink and of `publishOffsets` end in: an output beside the first one, as"
-        " `pipeline upgrade --mode rebuild` makes"),
+        "what the names of all written topics, of the sink and of `publishOffsets` end in: a second output next to the first,"
+        " as `pipeline upgrade --mode rebuild` makes"),
     _text(key="deadLetterTopic", use=Use.WRITE, meaning="where rows with a `deadLetter` go ([below](#bad-records))"),
     _text(key="tracingEndpoint", use=Use.WRITE, meaning=
         "`http://HOST:4318` of an OpenTelemetry collector, which gets the spans `batch` and `sink` of rows whose column"
@@ -182,7 +182,7 @@ _ROWS: Final = (
         "read: without a checkpoint, go on from the last decision of an exactly-once sink ([below](#without-its-checkpoint));"
         " write: go on after another query's decision if this one begins where that one ended"),
     _text(key="publishOffsets", use=Use.STREAM, meaning=
-        "a consumer group whose offsets say what the query has read ([lag](#lag)); of an exactly-once query, give it to the"
+        "a consumer group whose offsets show what the query has read ([lag](#lag)); of an exactly-once query, give it to the"
         " write, else to the read"),
     _text(key="checkpointLocation", use=Use.ALL, meaning="Spark's own"),
     _text(key="queryName", use=Use.STREAM_WRITE, meaning="Spark's own"),

@@ -96,7 +96,7 @@ class ReadOptions:
     trigger_wait_topics: tuple[str, ...]
     partition_discovery_interval_ms: int
     publish_group: str | None
-    """The group whose offsets say how far a stream has come."""
+    """The group whose offsets show how far a stream has come."""
     archive: ArchiveOptions | None
     task_rows: str | None
     """How records become rows of tasks (`reading.task_rows`), as text; None: a row is a record."""
@@ -279,7 +279,7 @@ def _topics(parsed: ParsedOptions) -> TopicSelection:
     if len(ways) != 1:
         what = f"{' and '.join(ways)} are both given" if ways else "none is given"
         raise ConfigError(
-            f"exactly one of the options subscribe, subscribePattern and assign says what to read; {what}"
+            f"exactly one of the options subscribe, subscribePattern and assign must name what to read; {what}"
         )
     text = parsed.text(ways[0]) or ""
     if ways[0] == "assign":

@@ -17,7 +17,7 @@ from odradek.model.java_numbers import is_digits
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-"""Spark's numbers in offset JSON, and those of Kafka's ListOffsets."""
+"""Spark's numbers in offset JSON, which Kafka's ListOffsets has, too."""
 
 PartitionNumbers = dict[TopicPartition, int]
 

@@ -27,7 +27,7 @@ from odradek.spark.reading.catalog import Catalog
 log: Final = logging.getLogger("odradek.spark")
 LOOK_EVERY_S: Final = 0.2
 SHAPES_EVERY_LOOKS: Final = 25
-"""One look in so many asks for the shapes of topics, too: every 5 s."""
+"""One look in this number asks for the shapes of topics, too: every 5 s."""
 Offsets = Mapping[TopicPartition, int]
 
 
@@ -180,7 +180,7 @@ class EndsWatch:
                 shapes = self._shapes(topics)
         except (OdradekError, OSError) as error:
             log.debug(
-                "no broker says where topics end: %s", error
+                "no broker tells where topics end: %s", error
             )  # each query asks itself, and reports what is wrong
             self._wake(all_waiting)
             return

@@ -35,7 +35,7 @@ else:
 log: Final = logging.getLogger("odradek.spark")
 
 RECORDS_MAX: Final = 500
-"""The most records of a batch that is fetched here. A worker decodes more of them beside other workers."""
+"""The most records of a batch that is fetched here. A worker decodes larger ones, in parallel with other workers."""
 BATCH_BYTES_MAX: Final = 256 << 10
 """The most memory of a batch that is fetched here: the JVM keeps its rows until the next batch."""
 HELD_BYTES_MAX: Final = 4 << 20

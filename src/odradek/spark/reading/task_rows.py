@@ -64,7 +64,7 @@ class TaskRows:
     skips_negative_times: bool = False
     hops: int = 0
     steps: tuple[int, ...] = ()
-    """What follows in the records' order, behind offset and hops."""
+    """What follows in the records' order, after offset and hops."""
 
     def to_text(self) -> str:
         """Returns the text for the option `taskRows`."""

@@ -58,7 +58,7 @@ class TriggerWait:
         self._shapes_at: float | None = None
         self._news_at = clock.monotonic()
         self._expects_batch = False
-        """This source has something to read, or records have come to a topic beside."""
+        """This source has something to read, or records have come to another topic of the query."""
         self._may_be_behind = False
         """The query has begun a batch for which this source has seen no reason."""
         self._seen: Offsets = {}
@@ -100,7 +100,7 @@ class TriggerWait:
                 self._note_news()
                 self._pause(GATHER_S)
         except (OdradekError, OSError) as error:
-            log.debug("no broker says where topics end: %s", error)
+            log.debug("no broker tells where topics end: %s", error)
 
     def _present_ends(self, partitions: Iterable[TopicPartition]) -> Offsets:
         self._seen = self._catalog.offsets(dict.fromkeys(partitions, LATEST))

@@ -18,7 +18,7 @@ COLUMN_NAMES: Final = (*DEFAULT_COLUMNS, "timestampMs", "headers", "record")
 HEADERS_TYPE: Final = "ARRAY<STRUCT<`key`: STRING, `value`: BINARY>>"
 """Header names may repeat, so an array; a header's value may be null."""
 RECORD_TYPE: Final = f"STRUCT<`key`: BINARY, `value`: BINARY, `headers`: {HEADERS_TYPE}>"
-"""A record as it was read, beside what was decoded of it: what a dead letter is made of."""
+"""A record as it was read, in addition to what was decoded of it: what a dead letter is made of."""
 DEAD_LETTER: Final = "deadLetter"
 DEAD_LETTER_FIELDS: Final = {
     "topic": "STRING",

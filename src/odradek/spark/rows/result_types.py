@@ -36,7 +36,7 @@ _HALF_OVERFLOW: Final = 65520.0
 _VARIANT_PARTS: Final = frozenset({"value", "metadata"})
 
 Fitter: TypeAlias = Callable[[Any], object]
-"""Returns the value as its type holds it. ValueError says why it does not; None stays None."""
+"""Returns the value as its type holds it. ValueError explains why it does not; None stays None."""
 
 
 @dataclass(slots=True)

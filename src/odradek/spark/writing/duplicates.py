@@ -47,7 +47,7 @@ def deduplicate(records: DataFrame, *, within: str | None = None) -> DataFrame:
         return marked.dropDuplicates([_IDENTITY]).drop(_IDENTITY)
     if within is None:
         raise ConfigError(
-            'deduplicate() of a stream needs within="1 hour" or so, or its state would grow for ever'
+            'deduplicate() of a stream needs within="1 hour" or so, or its state would grow forever'
         )
     return (
         marked.withWatermark("timestamp", within).dropDuplicatesWithinWatermark([_IDENTITY]).drop(_IDENTITY)

@@ -33,7 +33,7 @@ _TYPES: Final = {
     "timestamp": "TIMESTAMP",
 }
 PACKED: Final = "__records"
-"""A column of ours: where it is not null, the row stands for many records of its topic, as Arrow's stream format has them
+"""A column of ours: where it is not null, the row contains many records of its topic, as Arrow's stream format has them
 (key, value, partition).
 """
 _OF_THE_SOURCE: Final = frozenset({"offset", "timestampType", "timestampMs", "record"})

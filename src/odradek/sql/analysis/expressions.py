@@ -48,7 +48,7 @@ _ONLY_EQUAL: Final = ("BOOLEAN", "MAP", "STRUCT", "ARRAY")
 """Types whose values have no order."""
 _NAN_GUARDS: Final = {"=": (0,), "!=": (0, 1), "<": (1,), "<=": (1,), ">": (0,), ">=": (0,)}
 """Which sides of a comparison must not be NaN. For Spark NaN equals itself and is the largest number; for ksqlDB neither."""
-OVER_REFUSAL: Final = "OVER needs all rows of a table at once, which a query that goes on never has"
+OVER_REFUSAL: Final = "OVER needs all rows of a table at once, which a running query never has"
 OVER_HINT: Final = "Write a pull query over a table, without EMIT CHANGES; or TOPK, EARLIEST_BY_OFFSET and such with GROUP BY."
 _UNITS: Final = ("MILLISECONDS", "SECONDS", "MINUTES", "HOURS", "DAYS", "WEEKS", "MONTHS", "YEARS")
 
@@ -214,13 +214,13 @@ class ExpressionCompiler:
         """Types a chain of ANDs, or of ORs, of any length."""
         word = "and" if isinstance(tree, exp.And) else "or"
         parts = [
-            self.as_type(part, BOOLEAN, f"what stands {'after' if index else 'before'} {word.upper()}")
+            self.as_type(part, BOOLEAN, f"the operand {'after' if index else 'before'} {word.upper()}")
             for index, part in enumerate(chained(tree))
         ]
         return TypedText(f"({f' {word} '.join(parts)})", BOOLEAN)
 
     def negation(self, tree: exp.Not) -> TypedText:
-        return TypedText(f"(not {self.as_type(tree.this, BOOLEAN, 'what stands after NOT')})", BOOLEAN)
+        return TypedText(f"(not {self.as_type(tree.this, BOOLEAN, 'the operand after NOT')})", BOOLEAN)
 
     def is_null(self, tree: exp.Is) -> TypedText:
         if not isinstance(tree.expression, exp.Null):
@@ -259,11 +259,11 @@ class ExpressionCompiler:
 
     def like(self, tree: exp.Like, escape: str | None = None) -> TypedText:
         """The result is null if a side is null, where ksqlDB's evaluation fails."""
-        value = self.as_type(tree.this, STRING, "what stands before LIKE")
+        value = self.as_type(tree.this, STRING, "the operand before LIKE")
         pattern = tree.expression
         if isinstance(pattern, exp.Literal) and pattern.is_string:
             return TypedText(f"({value} rlike {like_regex(pattern.this, escape)})", BOOLEAN)
-        compiled = self.as_type(pattern, STRING, "what stands after LIKE")
+        compiled = self.as_type(pattern, STRING, "the operand after LIKE")
         return TypedText(f"({value} rlike {like_regex_of(compiled, escape)})", BOOLEAN)
 
     def escaped(self, tree: exp.Escape) -> TypedText:
@@ -282,7 +282,7 @@ class ExpressionCompiler:
         results: list[TypedText] = []
         for branch in tree.args["ifs"]:
             if operand is None:
-                conditions.append(self.as_type(branch.this, BOOLEAN, "what stands after WHEN"))
+                conditions.append(self.as_type(branch.this, BOOLEAN, "the condition after WHEN"))
             else:
                 conditions.append(self._tested(operand, _operand(self, branch.this), "=").text)
             results.append(self.typed(branch.args["true"]))

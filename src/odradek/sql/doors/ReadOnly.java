@@ -245,7 +245,7 @@ final class ParserCalls implements InvocationHandler {
         return result;
     }
 
-    /** A JDBC URL may bring settings along, and some of them load classes: only those of the doors count. */
+    /** A JDBC URL may bring settings along, and some of them load classes: only the doors' settings count. */
     private void checkSettings() {
         Iterator given = session.sessionState().conf().settings().entrySet().iterator();
         while (given.hasNext()) {
@@ -315,7 +315,7 @@ public final class ConnectCalls implements ServerInterceptor {
         return new CheckedCall(call, null);
     }
 
-    /** Spark's clients raise what the details say; others show the description. */
+    /** Spark's clients raise the content of the details; others show the description. */
     static void deny(ServerCall call, String what) {
         String message = what + " is refused: " + Refusal.HINT;
         ErrorInfo details = ErrorInfo.newBuilder()

@@ -199,7 +199,7 @@ COLLECTIONS: Final[tuple[ScalarDefinition, ...]] = (
     scalar(
         "AS_MAP",
         "MAP",
-        "A map of keys and values that stand at the same places. Of equal keys the last one stays.",
+        "A map of keys and values that are at the same positions. Of equal keys the last one stays.",
         ("ARRAY<STRING> keys, ARRAY<T> values -> MAP<STRING, T>", _as_map),
     ),
     scalar(

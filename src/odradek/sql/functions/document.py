@@ -15,18 +15,17 @@ _INTRODUCTION: Final = """\
 
 <!-- Written by `python -m odradek.sql.functions.document`, from the table in src/odradek/sql/functions. -->
 
-Names, arguments and results are those of ksqlDB's reference. `SHOW FUNCTIONS` lists them, `DESCRIBE FUNCTION name` says what
-is here.
+Names, arguments and results follow ksqlDB's reference. `SHOW FUNCTIONS` lists them, `DESCRIBE FUNCTION name` describes one.
 
 - **Errors.** A function that fails gives null; one in Python also a line in the log. A null argument gives null unless a
-  function says otherwise.
+  function's row has another rule.
 - **Types.** INTEGER becomes BIGINT, DECIMAL and DOUBLE where a function wants it. A call that fits no function is refused, with
   what there is.
-- **T, U, K, V, P** stand for any type, the same one wherever the letter stands; P for any but ARRAY, MAP and STRUCT.
-- **Times** are in UTC unless a zone is named. Patterns are those of Java's DateTimeFormatter: `yyyy-MM-dd HH:mm:ss.SSS`. The
+- **T, U, K, V, P** mean any type, the same one wherever the letter occurs; P means any but ARRAY, MAP and STRUCT.
+- **Times** are in UTC unless a zone is named. Patterns follow Java's DateTimeFormatter: `yyyy-MM-dd HH:mm:ss.SSS`. The
   letters are `G y u M L d D E a H h K k m s S n V z X x Z O`, text in single quotes, and `[ ]` for what may be absent.
 - **Lambdas**: `TRANSFORM(prices, x => x * 2)`, `FILTER(map, (k, v) => v > 0)`. In a lambda, functions that are marked
-  *Python* cannot be called: Spark runs those beside it.
+  *Python* cannot be called: Spark runs them in another process.
 - **Over a table** only aggregates can be used that can take a value back: a row may change. They are marked.
 """
 _PARITY: Final = """\
@@ -42,7 +41,7 @@ and {tables} table functions. `ARRAY[…]`, `MAP(…)`, `STRUCT(…)` and `CAST`
 _ELSEWHERE: Final = (
     (
         "`URL_ENCODE_PARAM`, `URL_EXTRACT_PATH`",
-        "as ksqlDB does, not as its examples say: a space is `+`, a path begins with `/`",
+        "as ksqlDB does, not as its examples show: a space is `+`, a path begins with `/`",
     ),
     ("`REGEXP_*`", "an expression that is no regular expression ends the query; ksqlDB gives null"),
     ("`MASK*`", "the masking characters are written down: ksqlDB also takes columns"),

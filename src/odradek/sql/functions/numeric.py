@@ -193,7 +193,7 @@ NUMERIC: Final[tuple[ScalarDefinition, ...]] = (
         "The largest of the values that are not null.",
         ("P value -> P", "{0}"),
         ("P value, P value2, P... others -> P", "greatest({all})"),
-        note="A decimal is written with all digits of the result's type; ksqlDB writes those of the value.",
+        note="A decimal is written with all digits of the result's type; ksqlDB writes the value's digits.",
     ),
     scalar(
         "LEAST",
@@ -201,7 +201,7 @@ NUMERIC: Final[tuple[ScalarDefinition, ...]] = (
         "The smallest of the values that are not null.",
         ("P value -> P", "{0}"),
         ("P value, P value2, P... others -> P", "least({all})"),
-        note="A decimal is written with all digits of the result's type; ksqlDB writes those of the value.",
+        note="A decimal is written with all digits of the result's type; ksqlDB writes the value's digits.",
     ),
     _of_double("LN", "The natural logarithm; -Infinity of 0, NaN below.", _logarithm("{0}", "ln({0})")),
     scalar(
@@ -215,7 +215,7 @@ NUMERIC: Final[tuple[ScalarDefinition, ...]] = (
             + _logarithm("{1}", "ln({1}) / ln({0})")
             + ")",
         ),
-        note="The reference of ksqlDB says that LOG of one argument has base 10; both compute the natural logarithm.",
+        note="In ksqlDB's reference LOG of one argument has base 10; both compute the natural logarithm.",
     ),
     scalar("PI", _CATEGORY, "The number pi.", ("-> DOUBLE", "pi()")),
     scalar(

@@ -318,7 +318,7 @@ STRINGS: Final[tuple[ScalarDefinition, ...]] = (
     scalar(
         "MASK",
         _TEXT,
-        "Capital letters as X, small ones as x, digits as n, all else as -; or as you say. A null keeps that kind.",
+        "Capital letters as X, small ones as x, digits as n, all else as -; or as you choose. A null keeps that kind.",
         ("STRING text -> STRING", _mask),
         (f"STRING text, {_MASK_PARAMETERS} -> STRING", _mask),
     ),

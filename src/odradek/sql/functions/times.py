@@ -232,7 +232,7 @@ TIMES: Final[tuple[ScalarDefinition, ...]] = (
     scalar(
         "TIMEADD",
         _CATEGORY,
-        "A time of day and a duration; it goes on after midnight.",
+        "A time of day and a duration; it continues after midnight.",
         ("UNIT unit, INT count, TIME time -> TIME", _time_plus("+ ")),
     ),
     scalar(
@@ -253,7 +253,7 @@ TIMES: Final[tuple[ScalarDefinition, ...]] = (
         "Milliseconds since 1970-01-01 UTC as text, in UTC or in a time zone.",
         ("BIGINT milliseconds, STRING pattern -> STRING", _FORMAT_MILLISECONDS),
         ("BIGINT milliseconds, STRING pattern, STRING zone -> STRING", _FORMAT_MILLISECONDS),
-        note="Without a zone ksqlDB takes that of its machine; here it is UTC.",
+        note="Without a zone ksqlDB takes its machine's; here it is UTC.",
         instead="FORMAT_TIMESTAMP",
     ),
     scalar(

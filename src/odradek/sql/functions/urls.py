@@ -22,7 +22,7 @@ URLS: Final[tuple[ScalarDefinition, ...]] = (
     scalar(
         "URL_DECODE_PARAM",
         "URL",
-        "The text that an encoded parameter stands for.",
+        "The text of an encoded parameter.",
         ("STRING text -> STRING", "try_url_decode({0})"),
     ),
     scalar(

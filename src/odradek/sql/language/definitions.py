@@ -107,7 +107,7 @@ class DefinitionReader:
             )
         if columns:
             raise SqlError(
-                "CREATE … AS SELECT has no list of columns: the query says them", columns[0].position
+                "CREATE … AS SELECT has no list of columns: the query defines them", columns[0].position
             )
         query = self._query()
         return CreateAsSelect(
@@ -126,7 +126,7 @@ class DefinitionReader:
             raise SqlError(
                 "CREATE OR REPLACE ARCHIVE is not supported",
                 self._position,
-                "Write DROP ARCHIVE, which keeps the files, and CREATE ARCHIVE: it goes on where the files end.",
+                "Write DROP ARCHIVE, which keeps the files, and CREATE ARCHIVE: it continues where the files end.",
             )
         if reader.accept("FROM"):
             source = reader.name("the name of a stream or table")

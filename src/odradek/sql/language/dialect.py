@@ -223,7 +223,7 @@ def _continues_name(before: Token, token: Token) -> bool:
 
 def too_deep(position: Position | None) -> SqlError:
     return SqlError(
-        f"expressions nest too deeply: at most {NESTING_MAX} brackets, and {LEVELS_MAX} operators, stand in each other",
+        f"expressions nest too deeply: at most {NESTING_MAX} brackets, and {LEVELS_MAX} operators, may nest",
         position,
         "Write a stream or a column for a part of it.",
     )

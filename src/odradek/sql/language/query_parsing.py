@@ -28,7 +28,7 @@ _SUBQUERY: Final = "\0 subquery "
 """No name of a user begins so."""
 _WINDOWS: Final = ("TUMBLING", "HOPPING", "SESSION")
 _ELSEWHERE: Final = {
-    "ORDER": "ORDER BY is not for streams: records come in their own order; TOPK says the largest values",
+    "ORDER": "ORDER BY is not for streams: records come in their own order; TOPK returns the largest values",
     "UNION": "UNION is not supported: write INSERT INTO … SELECT for each part",
     "INTERSECT": "INTERSECT is not supported: write a join",
     "OFFSET": "OFFSET is not supported",
@@ -163,7 +163,7 @@ class QueryReader:
             parent = column.parent
             if not isinstance(parent, exp.In) or parent.expressions != [column]:
                 raise SqlError(
-                    "a subquery stands in FROM, or after IN",
+                    "a subquery is allowed only in FROM, or after IN",
                     position_of(column),
                     "Write a join for another comparison.",
                 )

@@ -206,7 +206,7 @@ ARCHIVE_WITH: Final = OptionTable(
             key="SKIP_LOST",
             type=SettingType.BOOLEAN,
             default=False,
-            meaning="`TRUE` goes on behind records that the topic lost before they were archived",
+            meaning="`TRUE` continues after records that the topic lost before they were archived",
         ),
     ),
     {ArchiveWith.ARCHIVE: "CREATE ARCHIVE"},

@@ -74,7 +74,7 @@ class SqlSource:
     bad: str | None = None
     """The topic of dead letters."""
     inherited_key_format: FormatInfo | None = None
-    """The format of keys that queries make from a source without a key, as FORMAT says."""
+    """The format of keys that queries make from a source without a key, from FORMAT."""
 
     @property
     def is_table(self) -> bool:
@@ -130,7 +130,7 @@ class SqlArchive:
     query_id: str
     text: str
     table_format: TableFormat | None = None
-    """The format; None: that of the table at the place, else Delta."""
+    """The format; None: the format of the table in the directory, else Delta."""
     catalog: str | None = None
     """The Iceberg catalog, in the form of `odradek archive run --catalog`."""
     with_columns: bool = True

@@ -85,7 +85,7 @@ class _Running:
     query_id: str
     run: Run | ArchiveRun
     checkpoint: Path | None = None
-    """The checkpoint to remove with the query: that of a push query, or of an archive, which stores its own position."""
+    """The checkpoint to remove with the query: a push query's, or an archive's, which stores its own position."""
     tells_progress: bool = False
     """The server waits for a report that a batch has ended."""
     is_reported: bool = False

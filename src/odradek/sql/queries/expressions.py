@@ -71,7 +71,7 @@ _TIME_NUMBERS: Final = {
     "TIME": (0, _DAY_MS - 1),
     "TIMESTAMP": (-62_135_596_800_000, 253_402_300_799_999),
 }
-"""The first and last number of each type: those of the years 1 to 9999, and of one day."""
+"""The first and last number of each type: of the years 1 to 9999, and of one day."""
 
 
 class NeedsSpark(Exception):

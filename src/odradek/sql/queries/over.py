@@ -232,7 +232,7 @@ def _shifted(
             raise SqlError("the second argument is a whole number", position_of(arguments[1]))
         distance = values[1].of({})
     if len(values) > 2 and values[2].type not in (values[0].type, NULL):
-        raise SqlError(f"the third argument has to be a {values[0].type}", position_of(arguments[2]))
+        raise SqlError(f"the third argument must be a {values[0].type}", position_of(arguments[2]))
 
     def compute(peers: Peers) -> Values:
         rows = [row for equal in peers for row in equal]

@@ -35,7 +35,7 @@ from odradek.values.errors import SqlError
 
 Properties = Mapping[str, str]
 _QUERIES_END_S: Final = 60.0
-"""A statement that ends queries waits for them at most so long; then it says that they are still ending."""
+"""A statement that ends queries waits for them at most this long; then it answers that they are still ending."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

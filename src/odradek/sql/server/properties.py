@@ -144,7 +144,7 @@ SERVER_SETTINGS: Final = OptionTable(
                 accepts=lambda urls: all(url.startswith(("http://", "https://")) for url in urls if url),
             ),
             default=(),
-            meaning="the stores of archives that statements may name, besides those of AWS and the one of the server's"
+            meaning="the stores of archives that statements may name, in addition to AWS and the one of the server's"
             " environment",
         ),
         _setting(

@@ -73,7 +73,7 @@ class ServerTerms:
     commands_between_snapshots: int = 500
     """The fewest commands between two snapshots of the command topic."""
     archive_endpoints: frozenset[str] = frozenset()
-    """Stores of archives that statements may name, as well as those of AWS and the one of the server's environment."""
+    """Stores of archives that statements may name, in addition to AWS and the one of the server's environment."""
 
     metrics: PageTerms | None = None
     """The metrics listener; None: there is none."""

@@ -36,7 +36,7 @@ Starting = Mapping[str, Mapping[int, int]]
 _SHAPES: Final = re.compile(r"^the state of '([^']+)' changes: .*", re.DOTALL)
 """The reason has both shapes in words of programs."""
 _EARLIER: Final = "is read from its first record, or from where an earlier version stopped"
-_NEW_SOURCE: Final = "is new: it is read from where auto.offset.reset says"
+_NEW_SOURCE: Final = "is new: it is read from where auto.offset.reset points"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

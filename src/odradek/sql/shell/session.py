@@ -60,9 +60,9 @@ class ShellSession:
     waiting: Callable[[str], AbstractContextManager[object]] = nullcontext
     history: Callable[[], Iterable[str]] = tuple
     timings: bool = False
-    """Each statement says how long it took."""
+    """The shell prints how long each statement took."""
     picture: Path | None = None
-    """The file for pictures of EXPLAIN that name none; without it, EXPLAIN draws only what says --picture."""
+    """The file for pictures of EXPLAIN that name none; without it, EXPLAIN draws only with --picture."""
     properties: dict[str, str] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
     _spool: IO[str] | None = None
@@ -74,7 +74,7 @@ class ShellSession:
         Raises the refusal of the first statement that is wrong.
         """
         if self._depth >= _SCRIPTS_DEEP_MAX:
-            raise ConfigError(f"{origin}: scripts that run scripts: no more than {_SCRIPTS_DEEP_MAX} deep")
+            raise ConfigError(f"{origin}: scripts that run scripts: at most {_SCRIPTS_DEEP_MAX} deep")
         for line_number, statement in placed_statements(text):
             step = step_of(statement)
             try:

@@ -16,7 +16,7 @@ _SKIPPED: Final = re.compile(
 _OPEN: Final = re.compile(r"'(?:[^']|'')*\Z|/\*(?:(?!\*/).)*\Z|\$\$(?:(?!\$\$).)*\Z|`[^`]*\Z", re.DOTALL)
 _COMMENT: Final = re.compile(r"\s*(?:--[^\n]*(?:\n|\Z)|/\*.*?\*/)", re.DOTALL)
 _WORDS: Final = r"(?:(\\?(?:exit|quit|help|clear|history|version|server|timing)\b|\\[qh]\b|\\?\?))"
-"""The shell's own words: those of ksqlDB, and the same with a backslash, as in other shells."""
+"""The shell's own words: the words of ksqlDB, and the same with a backslash, as in other shells."""
 _OF_SHELL: Final = re.compile(rf"\s*{_WORDS}\s*(.*?)\s*;?\s*\Z", re.I | re.S)
 _WORD_LINE: Final = re.compile(rf"\s*{_WORDS}(?:[ \t]+(?:on|off))?[ \t]*;?[ \t]*(?:\r?\n|\Z)", re.I)
 _SHORT_WORDS: Final = {"?": "help", "h": "help", "q": "exit", "quit": "exit"}

@@ -180,7 +180,7 @@ class TopicSink(Operator):
     key_format: Format = "json"
     value_format: Format = "json"
     is_changelog: bool = False
-    """The output is that of a table: only the last record of each key counts."""
+    """The output is a table's: only the last record of each key counts."""
     query: str | None = None
     """The Spark query that writes it; None: a query of its own, with the output's name."""
 

@@ -52,7 +52,7 @@ class Program:
             self._numbers[kind] += 1
             name = f"{kind}-{self._numbers[kind]}"
         if name in self._names:
-            raise ConfigError(f"two operators are called {name!r}: a name stands for one of them")
+            raise ConfigError(f"two operators are called {name!r}: names must be unique")
         self._names.add(name)
         return name
 

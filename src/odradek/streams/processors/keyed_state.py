@@ -21,7 +21,7 @@ PARTS: Final = 64
 PART_LENGTH: Final = 64
 """The length of the parts in which a list is stored."""
 _PART: Final = "\0part"
-"""The name of a part's number, beside the columns of the key: no column has this name."""
+"""The name of a part's number, next to the columns of the key: no column has this name."""
 _TASK: Final[Fields] = {"of": "task"}
 
 

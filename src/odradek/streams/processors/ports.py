@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypedDict, runtime_checkable
 
 Fields: TypeAlias = dict[str, Any]
-"""A struct: names and values. None stands for a null key or a null value."""
+"""A struct: names and values. None is a null key or a null value."""
 ColumnLists: TypeAlias = dict[str, list[object]]
 """The values of many structs, by field."""
 
@@ -19,7 +19,7 @@ class RowHeader(TypedDict):
 
 
 RowHeaders: TypeAlias = list[RowHeader] | None
-"""The headers of a record. None stands for a record without headers."""
+"""The headers of a record. None: the record has no headers."""
 
 
 class InputRow(NamedTuple):

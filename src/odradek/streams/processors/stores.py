@@ -18,7 +18,7 @@ _APART: Final = b"\0apart/"
 _IS_APART: Final = b""
 """Replaces, in a page, a row that is too large for one. No row is empty."""
 _BESIDE_PAGES: Final = (b"\0pages", b"\0page/")
-"""Names of earlier versions, in which rows were beside the pages. Such rows are moved into pages at once."""
+"""Names of earlier versions, in which rows were outside the pages. Such rows are moved into pages at once."""
 _OWNED: Final = b"owner"
 ROWS_PER_PAGE: Final = 128
 PAGE_BYTES: Final = 16 << 10

@@ -27,7 +27,7 @@ class SuppressBufferFullError(OdradekError):
 _Held = tuple[int, object, object, int, RowHeaders, int]
 """An update that waits: due, value, old, timestamp, headers, size. State keeps plain values only, so it is no class.
 
-`due` is the stream time at which the update goes on, and `old` is what the first update of the key replaced.
+`due` is the stream time at which the update is emitted, and `old` is what the first update of the key replaced.
 """
 
 

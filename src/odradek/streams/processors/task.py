@@ -30,7 +30,7 @@ _CLOCK: Final = b"clock"
 _OWNER: Final = b"owner"
 _ABSENT: Final = object()
 CLOCK_SOURCE: Final = -1
-"""The source number of rows that the clock causes: they come before those of all sources."""
+"""The source number of rows that the clock causes: they come before the rows of all sources."""
 
 
 def in_order(rows: Iterable[InputRow]) -> list[InputRow]:

@@ -204,7 +204,7 @@ class SinkChangelogs:
             for tp in partitions:
                 if stable[tp].offset < ends[tp].offset:
                     return (
-                        f"{tp} has an open transaction below offset {ends[tp].offset}, though those of sink"
+                        f"{tp} has an open transaction below offset {ends[tp].offset}, though the transactions of sink"
                         f" {self.sink_id!r} were ended: does another program write there? (odradek txn list)"
                     )
             return None

@@ -296,7 +296,7 @@ def _merged(operator: Merged, translator: Translator) -> RecordFrame:
             if ours.simpleString() != theirs.simpleString():
                 raise ConfigError(
                     f"merge: the {column.strip('_')} of {operator.inputs[number].name} is {theirs.simpleString()},"
-                    f" that of {operator.inputs[0].name} {ours.simpleString()}"
+                    f" the one of {operator.inputs[0].name} is {ours.simpleString()}"
                 )
         order = sf.concat("__order", sf.array(sf.lit(number).cast("bigint"))).alias("__order")
         present = carried(frame.rows)

@@ -133,5 +133,5 @@ def _compiled(path: Path) -> bytes:
 def _only_message(file: Any, path: str | Path) -> str:
     names = [kind.name for kind in file.message_type]
     if len(names) != 1:
-        raise ConfigError(f"{path} has the messages {', '.join(names) or '(none)'}: say which with message=")
+        raise ConfigError(f"{path} has the messages {', '.join(names) or '(none)'}: name one with message=")
     return f"{file.package}.{names[0]}" if file.package else str(names[0])

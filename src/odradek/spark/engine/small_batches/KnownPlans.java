@@ -37,9 +37,9 @@ import org.apache.spark.sql.internal.SessionState;
 /**
  * Analyzes and optimizes the plan of a query's micro-batches of few rows once, and chooses its physical operators once. Spark does
  * so for each batch, though the plans of two batches differ in the batch's number and the offsets that are read only. A plan that
- * equals an earlier one in all else gets that one's result, with its own offsets. All other plans are planned in full: those of
- * batches of many rows, and those that read anything but streams and rows within the plan, or whose expressions depend on the time of
- * planning: current_timestamp(), or the texts 'now' and '10:30' as timestamps.
+ * equals an earlier one in all else gets that one's result, with its own offsets. All other plans are planned in full: plans of
+ * batches of many rows, and plans that read anything but streams and rows within the plan, or whose expressions depend on the time
+ * of planning: current_timestamp(), or the texts 'now' and '10:30' as timestamps.
  *
  * It is a rule of the optimizer that changes no plan: with the first batch of a query, it puts an analyzer, an optimizer and a
  * strategy that remember into the session that Spark has cloned for this query. What Spark does with a physical plan after that
@@ -519,7 +519,7 @@ class PlanMemory {
         return isChanged ? (LogicalPlan) plan.withNewChildren(children.toList()) : plan;
     }
 
-    /** Tells whether two plans are equal but for the offsets that they read. */
+    /** Tells whether two plans are equal except for the offsets that they read. */
     private static boolean isSame(LogicalPlan left, LogicalPlan right) {
         if (left == right) {
             return true;

@@ -27,7 +27,7 @@ import org.apache.spark.sql.internal.SQLConf;
 /**
  * Chooses for each micro-batch, while it is planned, whether its code is generated: only where many rows pass through the JVM.
  * A batch of few records has few rows; so has one whose sources pack the records for operators in Python. The plan stays as it
- * is, but for shuffles that a small batch does without. Spark plans a batch on the thread of its query, whose session no other
+ * is, except that a small batch omits some shuffles. Spark plans a batch on the thread of its query, whose session no other
  * query has.
  *
  * A query's session is the one with a batch: the setting BATCH has its number of records. What a program plans in that
@@ -231,7 +231,7 @@ public class SmallBatches extends Rule {
         }
     }
 
-    /** Janino takes `path` for that of the interface, which returns less. */
+    /** Janino takes `path` for the interface's method, whose return type is wider. */
     private static JsonNode at(JsonNode node, String name) {
         return (JsonNode) node.path(name);
     }

@@ -24,7 +24,7 @@ _STEP: Final = re.compile(
 _ESCAPED: Final = re.compile(r"\\(.)")
 _INDEX: Final = re.compile(r"[0-9]{1,9}")
 _ABSENT: Final = object()
-"""Stands for no value, which JSON's null is not."""
+"""Marks the absence of a value, which JSON's null is not."""
 _DECODER: Final = json.JSONDecoder(parse_float=_Number, parse_int=_Number, parse_constant=_no_constant)
 
 

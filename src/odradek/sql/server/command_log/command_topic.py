@@ -129,7 +129,7 @@ class CommandTopic:
         self._awaited_offset: int | None = None
         """The offset of the command with the awaited token: the answer to its commit may be lost."""
         self._applied = 0
-        """The offset behind the last record, or marker, that was read."""
+        """The offset after the last record, or marker, that was read."""
         self._moved = asyncio.Condition()
         self._one_writer = asyncio.Lock()
         self._consumer: AsyncConsumer | None = None

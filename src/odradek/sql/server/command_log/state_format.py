@@ -152,7 +152,7 @@ class _Reading:
             ended_ids=dict.fromkeys(content.get("ended_ids", ())),  # a snapshot of an older version has none
         )
         if state.runs.keys() != state.catalog.queries.keys():
-            raise ValueError("the queries that run are not those of the catalog")
+            raise ValueError("the running queries differ from the catalog's queries")
         return state
 
     def _catalog(self, members: dict[str, Any]) -> Catalog:

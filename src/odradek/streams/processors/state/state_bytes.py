@@ -200,7 +200,7 @@ def _write_object(value: Any, parts: list[bytes]) -> None:
     kind = type(value)
     problem = _problem_with(kind)
     if problem is None and _loaded(kind.__module__, kind.__qualname__) is not kind:
-        problem = "it has to be defined at the top of a module that Spark's workers can import"
+        problem = "it must be defined at the top of a module that Spark's workers can import"
     if problem is not None:
         raise _unkept(
             f"state holds an object of {kind.__module__}.{kind.__qualname__}, which cannot be kept: {problem}."
@@ -359,7 +359,7 @@ class _Reader:
     def whole(self) -> Any:
         value = self.value()
         if self._position != len(self._data):
-            raise ValueError("there are bytes behind it")
+            raise ValueError("there are bytes after it")
         return value
 
     def value(self) -> Any:
