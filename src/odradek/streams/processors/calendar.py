@@ -63,8 +63,8 @@ class Calendar:
         return min(self._state.get(self._name, {"page": pages[0]})) if pages else None
 
     def due(self, stream_time: int, entries: Iterable[str] = ()) -> Iterator[tuple[int, Fields]]:
-        """Times that have come, and the keys that were noted for them, by time. They are taken off. `entries`: those of these
-        keys that the caller reads.
+        """Yields times that have come, and the keys that were noted for them, by time, and removes both. `entries`: the
+        entries that the caller reads of these keys.
         """
         while pages := self._state.get(self._name, _PAGES):
             number = pages[0]

@@ -85,7 +85,7 @@ class TaskState(Protocol):
         """Stores a value; None deletes."""
 
     def prepare(self, names: Iterable[str], keys: Iterable[Fields]) -> None:
-        """Says that these entries of many keys will be read, so that a large state can read them page by page."""
+        """Announces that these entries of many keys will be read, so that a large state can read them page by page."""
 
     def undo_by(self, undo: Callable[[], object]) -> None:
         """Registers `undo`, which undoes a change made in place. The last change is undone first."""
@@ -106,7 +106,7 @@ class KeyedProcessor(Protocol):
 
 @runtime_checkable
 class EntryProcessor(Protocol):
-    """A processor that says which state it reads for a row, so that a batch can read the state page by page before its rows."""
+    """A processor that names the state it reads for a row, so that a batch can read the state page by page before its rows."""
 
     entries: tuple[str, ...]
     """The names of the entries of a row's key that `process` reads. It may read others."""

@@ -131,7 +131,7 @@ class PagedStore:
         return self._byte_count > HELD_BYTES_MAX
 
     def in_page_order(self, names: Iterable[bytes]) -> list[bytes]:
-        """Returns names page by page, those of pages in memory first. If memory holds all pages, the order stays."""
+        """Returns names page by page, with pages in memory first. If memory holds all pages, the order stays."""
         if not self.exceeds_memory:
             return list(names)
         count, pages = self._page_count, self._pages
@@ -277,7 +277,7 @@ class PagedStore:
 
 
 def _page_count(rows: float, size: float, *, at_least: int, is_sparse: bool) -> int:
-    """Returns the number of pages for so many rows and bytes: a power of two times `at_least`."""
+    """Returns the number of pages for this number of rows and bytes: a power of two times `at_least`."""
     count = at_least
     while True:
         scale = 1 if is_sparse or count < SMALL_PAGES_MAX else LARGE_PAGE
