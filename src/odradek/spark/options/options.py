@@ -51,7 +51,7 @@ class Projection:
     value_schema: str | None
     on_error: OnDecodeError
     key_format: str | None = None
-    """The text of the format of keys (`RecordFormat.text`), whose column is {value, problem}; None: `key` says it."""
+    """The text of the format of keys (`RecordFormat.text`), whose column is {value, problem}; None: `key` names it."""
     value_format: str | None = None
 
 

@@ -1,7 +1,7 @@
 """Headers that mark the rows of a task, a column at a time.
 
 The marks of a row are four headers: `Marks.headers` defines them. All rows of a task share three of them, so the values of a
-batch are its rows' numbers, each behind the same bytes.
+batch are its rows' numbers, each after the same bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAME_SET: Final = pa.array(MARK_HEADERS, pa.string())
 
 
 def marked(headers: pa.ListArray | None, marks: Marks, numbers: Sequence[int]) -> pa.ListArray:
-    """Returns the headers of rows with their marks behind them, which replace the marks of an earlier write.
+    """Returns the headers of rows followed by their marks, which replace the marks of an earlier write.
 
     `headers`: of type HEADERS_TYPE, one list or null for each row; None: no row has any. `numbers`: the rows' own, in the task.
     """
@@ -52,7 +52,7 @@ def marked(headers: pa.ListArray | None, marks: Marks, numbers: Sequence[int]) -
 
 
 def _mark_pairs(marks: Marks, numbers: Sequence[int]) -> pa.StructArray:
-    """Returns the marks of all rows, one behind the other."""
+    """Returns the marks of all rows, one after the other."""
     count = len(numbers)
     name_offsets = _offsets(len(_NAMES) * np.arange(count + 1), _NAME_STARTS)
     names = _binary(pa.string(), name_offsets, pa.py_buffer(_NAMES * count))

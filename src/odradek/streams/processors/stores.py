@@ -29,7 +29,7 @@ HELD_BYTES_MAX: Final = 32 << 20
 pages are written.
 """
 SMALL_PAGES_MAX: Final = 2_048
-"""A store with so many pages lets them grow by LARGE_PAGE instead of their number, unless batches touch few of them."""
+"""A store with this number of pages lets them grow by LARGE_PAGE instead of their number, unless batches touch few of them."""
 LARGE_PAGE: Final = 8
 SPARSE: Final = 8
 """A batch that touches less than this part of the pages is sparse: it would write large pages for the sake of few rows."""
