@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 from odradek.model.lazy import lazy
 from odradek.spark.engine.jvm import BRIEF, JAVA_OPTIONS, start_jvm
 from odradek.spark.engine.local_broadcasts import share_values
+from odradek.spark.engine.local_workers import take_last_worker_first
 from odradek.spark.engine.own_session import is_local
 from odradek.spark.engine.small_batches import interpret_small_batches
 from odradek.spark.engine.unpacked_pyspark import PATIENT_WITH_WORKERS
@@ -106,6 +107,7 @@ def session_with_state(
         if is_local(spark.sparkContext.master or ""):
             interpret_small_batches(spark)
             share_values(spark)
+            take_last_worker_first(spark)
     if spark.conf.get(STATE_STORE) != ROCKS_DB:
         spark.conf.set(STATE_STORE, ROCKS_DB)
     return spark
