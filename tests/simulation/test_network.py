@@ -6,28 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from tests.contract.runtime.test_network import Recorder
 
 from odradek.testing.sim import Conditions, CrashKind, Host, World
 
 pytestmark = pytest.mark.sim
 QUICK = Conditions(spike_rate=0.0, delay_s=(0.001, 0.01), give_up_s=30.0)
-
-
-class Peer(asyncio.Protocol):
-    def __init__(self) -> None:
-        self.received = bytearray()
-        self.lost: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-        self.transport: asyncio.Transport
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self.received += data
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.lost.set_result(exc)
 
 
 class Two:
@@ -38,20 +22,20 @@ class Two:
         self.client, self.server = world.host("client"), world.host("server")
         self.client.boot()
         self.server.boot()
-        self.near: Peer
-        self.far: Peer
+        self.near: Recorder
+        self.far: Recorder
 
     async def connect(self) -> None:
-        accepted: asyncio.Queue[Peer] = asyncio.Queue()
+        accepted: asyncio.Queue[Recorder] = asyncio.Queue()
 
-        def factory() -> Peer:
-            peer = Peer()
+        def factory() -> Recorder:
+            peer = Recorder()
             accepted.put_nowait(peer)
             return peer
 
         loop = self.world.loop
         await self.server.spawn(loop.create_server(factory, "0.0.0.0", 9092))
-        _, self.near = await self.client.spawn(loop.create_connection(Peer, "server", 9092))
+        _, self.near = await self.client.spawn(loop.create_connection(Recorder, "server", 9092))
         self.far = await accepted.get()
 
 
@@ -100,7 +84,7 @@ def test_a_killed_process_is_seen_by_its_peer() -> None:
         two.server.crash(CrashKind.PROCESS_KILL)
         await two.near.lost
         with pytest.raises(ConnectionRefusedError):
-            await two.client.spawn(two.world.loop.create_connection(Peer, "server", 9092))
+            await two.client.spawn(two.world.loop.create_connection(Recorder, "server", 9092))
 
     run(1, story)
 
@@ -133,7 +117,7 @@ def test_connecting_to_a_host_without_power_times_out() -> None:
     async def story(two: Two) -> None:
         two.server.crash(CrashKind.POWER_LOSS)
         with pytest.raises(TimeoutError):
-            await two.client.spawn(two.world.loop.create_connection(Peer, "server", 9092))
+            await two.client.spawn(two.world.loop.create_connection(Recorder, "server", 9092))
 
     run(1, story)
 
@@ -167,14 +151,14 @@ def test_a_lossy_network_resets_but_never_garbles() -> None:
 def test_reads_are_cut_at_arbitrary_places() -> None:
     sizes: set[int] = set()
 
-    class Measuring(Peer):
+    class Measuring(Recorder):
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
             sizes.add(len(data))
 
     async def main(world: World, server: Host) -> None:
         await server.spawn(world.loop.create_server(Measuring, "server", 9092))
-        _, peer = await world.loop.create_connection(Peer, "server", 9092)
+        _, peer = await world.loop.create_connection(Recorder, "server", 9092)
         for _ in range(200):
             peer.transport.write(b"x" * 100)
             await asyncio.sleep(0.01)

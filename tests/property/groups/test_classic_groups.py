@@ -18,13 +18,13 @@ from odradek.protocol.messages.groups.leave_group import LeaveGroupRequest, Memb
 from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 PARTITIONS = 5
-CLIENTS = 5
+MEMBERS = 5
 SESSION_MS = 10_000
 REBALANCE_MS = 15_000
 HEARTBEAT_MS = 3_000
 
 
-class Client:
+class Member:
     """A member as clients are written; `alive` is all that is not decided by the protocol."""
 
     def __init__(self, world: "World", number: int) -> None:
@@ -129,45 +129,45 @@ class Client:
 class World:
     def __init__(self) -> None:
         self.bench = GroupBench(GroupSettings(initial_rebalance_delay_ms=1_000))
-        self.clients = [Client(self, number) for number in range(CLIENTS)]
+        self.members = [Member(self, number) for number in range(MEMBERS)]
         self.owners: dict[tuple[int, int], str] = {}
 
-    def owns(self, client: Client) -> None:
-        assert client.owned is not None
-        for partition in client.owned:
-            owner = self.owners.setdefault((client.generation, partition), client.name)
-            assert owner == client.name, f"{partition} has two owners in generation {client.generation}"
+    def owns(self, member: Member) -> None:
+        assert member.owned is not None
+        for partition in member.owned:
+            owner = self.owners.setdefault((member.generation, partition), member.name)
+            assert owner == member.name, f"{partition} has two owners in generation {member.generation}"
 
     def settle(self) -> None:
-        """Hand out the answers that are there; what clients do then brings more."""
+        """Hand out the answers that are there; what members do then brings more."""
         while self.bench.answers:
             answers = dict(self.bench.answers)
             self.bench.answers.clear()
             for name, response in answers.items():
-                client = self.clients[int(name.split(".")[0][1:])]
-                if client.alive and client.waits_for == name:
-                    client.answered(response)
+                member = self.members[int(name.split(".")[0][1:])]
+                if member.alive and member.waits_for == name:
+                    member.answered(response)
 
-    def act(self, client: Client, action: str) -> None:
+    def act(self, member: Member, action: str) -> None:
         if action == "die":
-            client.alive = False
-            client.reset()
+            member.alive = False
+            member.reset()
         elif action == "leave":
-            if client.alive:
-                client.leave()
-            client.alive = False
-            client.reset()
+            if member.alive:
+                member.leave()
+            member.alive = False
+            member.reset()
         elif action == "start":
-            client.alive = True
+            member.alive = True
         elif action == "restart":
             for ticket in self.bench.restart():
                 waiting = repr(ticket)[1:-1]
-                for made_client in self.clients:
-                    if made_client.waits_for == waiting:
-                        made_client.waits_for = None
-                        made_client.owned = None
-        elif client.alive and client.waits_for is None:
-            client.go_on()
+                for made_member in self.members:
+                    if made_member.waits_for == waiting:
+                        made_member.waits_for = None
+                        made_member.owned = None
+        elif member.alive and member.waits_for is None:
+            member.go_on()
         self.settle()
 
     def pass_time(self, milliseconds: int) -> None:
@@ -177,14 +177,14 @@ class World:
     def quiet_down(self) -> None:
         """No one comes, no one goes: everyone alive does its duty."""
         for _ in range(30):
-            for client in self.clients:
-                self.act(client, "go on")
+            for member in self.members:
+                self.act(member, "go on")
             self.pass_time(HEARTBEAT_MS)
 
     def check_settled(self) -> None:
-        alive = [client for client in self.clients if client.alive]
-        assert len({client.generation for client in alive}) <= 1
-        owned = sorted(partition for client in alive for partition in client.owned or ())
+        alive = [member for member in self.members if member.alive]
+        assert len({member.generation for member in alive}) <= 1
+        owned = sorted(partition for member in alive for partition in member.owned or ())
         assert owned == (list(range(PARTITIONS)) if alive else [])
 
     def check_log(self) -> None:
@@ -206,7 +206,7 @@ def replicated(bench: GroupBench) -> dict[str, Any]:
 
 STEPS = st.lists(
     st.tuples(
-        st.integers(0, CLIENTS - 1),
+        st.integers(0, MEMBERS - 1),
         st.sampled_from(["start", "start", "go on", "go on", "go on", "go on", "die", "leave", "restart"]),
         st.sampled_from([0, 0, 100, 1_000, 3_000, 11_000, 16_000]),
     ),
@@ -219,7 +219,7 @@ STEPS = st.lists(
 def test_no_partition_has_two_owners_and_the_group_settles(steps: list[tuple[int, str, int]]) -> None:
     world = World()
     for number, action, pause_ms in steps:
-        world.act(world.clients[number], action)
+        world.act(world.members[number], action)
         world.pass_time(pause_ms)
     world.quiet_down()
     world.check_settled()
@@ -229,18 +229,18 @@ def test_no_partition_has_two_owners_and_the_group_settles(steps: list[tuple[int
 def test_a_storm_of_members_settles_in_one_rebalance_for_each_wave() -> None:
     """300 members come within a second, then 100 die at once: two generations, and every partition is owned."""
     world = World()
-    world.clients = [Client(world, number) for number in range(300)]
-    for client in world.clients:
-        world.act(client, "start")
-        world.act(client, "go on")
-        if client.member_id:
-            world.act(client, "go on")
+    world.members = [Member(world, number) for number in range(300)]
+    for member in world.members:
+        world.act(member, "start")
+        world.act(member, "go on")
+        if member.member_id:
+            world.act(member, "go on")
         world.pass_time(3)
     world.quiet_down()
     world.check_settled()
-    assert {client.generation for client in world.clients} == {1}
-    for client in world.clients[100:200]:
-        world.act(client, "die")
+    assert {member.generation for member in world.members} == {1}
+    for member in world.members[100:200]:
+        world.act(member, "die")
     world.quiet_down()
     world.check_settled()
-    assert {client.generation for client in world.clients if client.alive} == {2}
+    assert {member.generation for member in world.members if member.alive} == {2}

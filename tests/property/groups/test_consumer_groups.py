@@ -45,7 +45,7 @@ subscriptions = st.sets(st.sampled_from(TOPICS)).map(sorted)
 
 
 @dataclass
-class Client:
+class Member:
     """A member as a correct client behaves: it uses what it was assigned, and stops before it says that it has stopped."""
 
     member_id: str
@@ -109,88 +109,88 @@ class Groups(RuleBasedStateMachine):
     @initialize(interval_ms=st.sampled_from([0, 1000]), count=st.integers(1, 4), topics=subscriptions)
     def begin(self, interval_ms: int, count: int, topics: list[str]) -> None:
         self.bench = ConsumerBench(assignment_interval_ms=interval_ms, session_timeout_ms=SESSION_MS)
-        self.clients: dict[str, Client] = {}
+        self.members: dict[str, Member] = {}
         self.made = 0
         for name in TOPICS[:2]:
             self.bench.changing.set(name, 3)
         for _ in range(count):
             self._come(["t", *topics], None, static=False)
 
-    # -- clients
+    # -- members
 
-    @precondition(lambda self: len(self.clients) < 5)
+    @precondition(lambda self: len(self.members) < 5)
     @rule(topics=subscriptions, regex=st.sampled_from([None, None, "t|u", "[uv]"]), static=st.booleans())
     def a_member_comes(self, topics: list[str], regex: str | None, static: bool) -> None:
         self._come(topics, regex, static=static)
 
-    @precondition(lambda self: self.clients)
+    @precondition(lambda self: self.members)
     @rule(beats=heartbeats)
     def heartbeats(self, beats: list[tuple[int, bool, bool]]) -> None:
         for number, answer_arrives, acts in beats:
-            name = sorted(self.clients)[number % len(self.clients)]
+            name = sorted(self.members)[number % len(self.members)]
             self._beat(name, answer_arrives, acts)
             self.no_partition_is_used_twice()
 
-    @precondition(lambda self: self.clients)
+    @precondition(lambda self: self.members)
     @rule(milliseconds=st.sampled_from([500, 5000]), acts=st.booleans())
     def all_is_well_for_a_while(self, milliseconds: int, acts: bool) -> None:
-        for name in sorted(self.clients):
+        for name in sorted(self.members):
             self._beat(name, answer_arrives=True, acts=acts)
         self.bench.advance(milliseconds)
 
-    @precondition(lambda self: self.clients)
+    @precondition(lambda self: self.members)
     @rule(data=st.data(), topics=subscriptions)
     def a_member_subscribes_otherwise(self, data: st.DataObject, topics: list[str]) -> None:
-        client = self.clients[data.draw(st.sampled_from(sorted(self.clients)))]
-        client.topics = topics
-        client.must_say_all = True
+        member = self.members[data.draw(st.sampled_from(sorted(self.members)))]
+        member.topics = topics
+        member.must_say_all = True
 
-    @precondition(lambda self: self.clients)
+    @precondition(lambda self: self.members)
     @rule(data=st.data(), for_a_while=st.booleans())
     def a_member_leaves(self, data: st.DataObject, for_a_while: bool) -> None:
-        client = self.clients[data.draw(st.sampled_from(sorted(self.clients)))]
-        is_static = client.instance_id is not None
-        client.uses = set()
+        member = self.members[data.draw(st.sampled_from(sorted(self.members)))]
+        is_static = member.instance_id is not None
+        member.uses = set()
         epoch = -2 if for_a_while and is_static else -1
         try:
             self.bench.heartbeat(
                 ConsumerGroupHeartbeatRequest(
                     group_id=GROUP,
-                    member_id=client.member_id,
-                    instance_id=client.instance_id,
+                    member_id=member.member_id,
+                    instance_id=member.instance_id,
                     member_epoch=epoch,
                 )
             )
         except KafkaError:
             pass
-        del self.clients[client.member_id]
+        del self.members[member.member_id]
         if epoch == -2:
             self.made += 1
-            again = Client(
+            again = Member(
                 member_id=f"m{self.made}",
-                topics=client.topics,
-                regex=client.regex,
-                instance_id=client.instance_id,
+                topics=member.topics,
+                regex=member.regex,
+                instance_id=member.instance_id,
                 silent_since_ms=self.bench.now_ms,
             )
-            self.clients[again.member_id] = again
+            self.members[again.member_id] = again
 
-    @precondition(lambda self: self.clients)
+    @precondition(lambda self: self.members)
     @rule(data=st.data())
     def a_member_dies(self, data: st.DataObject) -> None:
-        del self.clients[data.draw(st.sampled_from(sorted(self.clients)))]
+        del self.members[data.draw(st.sampled_from(sorted(self.members)))]
 
     # -- the world
 
     @rule(milliseconds=st.sampled_from([100, 1000, 5000, 20_000]))
     def time_passes(self, milliseconds: int) -> None:
-        """A client that cannot reach the coordinator for so long gives up what it has before its session ends."""
+        """A member that cannot reach the coordinator for so long gives up what it has before its session ends."""
         self.bench.advance(milliseconds)
-        for client in self.clients.values():
-            if self.bench.now_ms - client.silent_since_ms >= min(SESSION_MS, REBALANCE_MS):
-                client.drop_all()
-            elif self.bench.now_ms - client.late_since_ms >= REBALANCE_MS:
-                client.uses &= client.assigned
+        for member in self.members.values():
+            if self.bench.now_ms - member.silent_since_ms >= min(SESSION_MS, REBALANCE_MS):
+                member.drop_all()
+            elif self.bench.now_ms - member.late_since_ms >= REBALANCE_MS:
+                member.uses &= member.assigned
 
     @rule()
     def the_coordinator_restarts(self) -> None:
@@ -211,10 +211,10 @@ class Groups(RuleBasedStateMachine):
     @invariant()
     def no_partition_is_used_twice(self) -> None:
         used: dict[tuple[UUID, int], str] = {}
-        for client in self.clients.values():
-            for pair in client.uses:
-                assert pair not in used, (pair, used[pair], client.member_id)
-                used[pair] = client.member_id
+        for member in self.members.values():
+            for pair in member.uses:
+                assert pair not in used, (pair, used[pair], member.member_id)
+                used[pair] = member.member_id
 
     @invariant()
     def the_log_tells_all(self) -> None:
@@ -245,32 +245,32 @@ class Groups(RuleBasedStateMachine):
         if not hasattr(self, "bench"):
             return
         for _ in range(12):
-            for name in sorted(self.clients):
+            for name in sorted(self.members):
                 self._beat(name, answer_arrives=True, acts=True)
                 self.no_partition_is_used_twice()
             self.bench.advance(10_000)
         group = self.bench.machine.groups.get(GROUP)
-        if not self.clients:
+        if not self.members:
             assert group is None or group.is_empty
             return
         assert isinstance(group, ConsumerGroup)
         assert group.state_name == "Stable"
         names = set()
-        for client in self.clients.values():
-            names |= set(client.topics)
-            names |= set(self._named(client.regex))
+        for member in self.members.values():
+            names |= set(member.topics)
+            names |= set(self._named(member.regex))
         wanted = sorted(
             (topic_id, partition)
             for name in names
             if (topic_id := self.bench.changing.topic_id(name)) is not None
             for partition in range(self.bench.changing.partition_count(name))
         )
-        assert sorted(pair for client in self.clients.values() for pair in client.uses) == wanted
+        assert sorted(pair for member in self.members.values() for pair in member.uses) == wanted
 
     def _come(self, topics: list[str], regex: str | None, *, static: bool) -> None:
         self.made += 1
         name = f"m{self.made}"
-        self.clients[name] = Client(
+        self.members[name] = Member(
             member_id=name,
             topics=topics,
             regex=regex,
@@ -282,23 +282,23 @@ class Groups(RuleBasedStateMachine):
         return {"t|u": {"t", "u"}, "[uv]": {"u", "v"}}.get(regex or "", set())
 
     def _beat(self, name: str, answer_arrives: bool, acts: bool) -> None:
-        client = self.clients[name]
+        member = self.members[name]
         try:
-            response = self.bench.heartbeat(client.request())
+            response = self.bench.heartbeat(member.request())
         except KafkaError as error:
             if not answer_arrives:
-                client.must_say_all = True
+                member.must_say_all = True
                 return
             if error.code not in REFUSALS:
                 raise
-            client.drop_all()
+            member.drop_all()
             return
         if answer_arrives:
-            client.take(response, self.bench.now_ms)
+            member.take(response, self.bench.now_ms)
             if acts:
-                client.act()
+                member.act()
         else:
-            client.must_say_all = True
+            member.must_say_all = True
 
 
 Groups.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.unit.groups.streams.streams_world import COUNTING, StreamsClient, StreamsWorld
+from tests.unit.groups.streams.streams_world import COUNTING, SimulatedMember, StreamsWorld
 
 from odradek.groups.streams.tasks import TaskId, TaskRole
 from odradek.model.errors import ErrorCode, KafkaError
@@ -27,50 +27,50 @@ class StreamsHistory(RuleBasedStateMachine):
         self.world = StreamsWorld(
             session_timeout_ms=5_000, standby_replicas=standby, initial_rebalance_delay_ms=delay_ms
         )
-        self.clients: dict[str, StreamsClient] = {}
+        self.members: dict[str, SimulatedMember] = {}
         self.counts = 4
 
     @rule(member_id=MEMBERS, process_id=PROCESSES)
     def join(self, member_id: str, process_id: str) -> None:
         """A member joins, or joins again after it has given up everything."""
-        self.clients[member_id] = self.world.join(member_id, process_id, COUNTING)
+        self.members[member_id] = self.world.join(member_id, process_id, COUNTING)
 
-    @precondition(lambda self: self.clients)
+    @precondition(lambda self: self.members)
     @rule(data=st.data(), is_answer_lost=st.booleans())
     def beat(self, data: Any, is_answer_lost: bool) -> None:
-        client = self.clients[data.draw(st.sampled_from(sorted(self.clients)))]
-        before = client.epoch, set(client.active), set(client.standby)
-        if self._beat_or_go(client) and is_answer_lost:
+        member = self.members[data.draw(st.sampled_from(sorted(self.members)))]
+        before = member.epoch, set(member.active), set(member.standby)
+        if self._beat_or_go(member) and is_answer_lost:
             # It has none of the tasks that the answer adds, and still uses those that the answer takes away.
-            client.epoch, client.active, client.standby = before
+            member.epoch, member.active, member.standby = before
 
-    @precondition(lambda self: self.clients)
+    @precondition(lambda self: self.members)
     @rule(rounds=st.integers(1, 4))
     def rest(self, rounds: int) -> None:
         """All members send heartbeats in turn: tasks and their copies move to where they belong."""
         for _ in range(rounds):
-            for client in list(self.clients.values()):
-                self._beat_or_go(client)
+            for member in list(self.members.values()):
+                self._beat_or_go(member)
                 self.no_task_has_two_users()
                 self.no_process_has_a_task_twice()
 
-    @precondition(lambda self: self.clients)
+    @precondition(lambda self: self.members)
     @rule(data=st.data())
     def leave(self, data: Any) -> None:
-        client = self.clients.pop(data.draw(st.sampled_from(sorted(self.clients))))
-        if client.member_id in self.world.group.members:
-            self.world.leave(client)
+        member = self.members.pop(data.draw(st.sampled_from(sorted(self.members))))
+        if member.member_id in self.world.group.members:
+            self.world.leave(member)
 
-    @precondition(lambda self: self.clients)
+    @precondition(lambda self: self.members)
     @rule(data=st.data())
     def vanish(self, data: Any) -> None:
         """A member dies without a word: it uses nothing any more, and its session ends."""
-        del self.clients[data.draw(st.sampled_from(sorted(self.clients)))]
-        for client in list(self.clients.values()):
-            self._beat_or_go(client)
+        del self.members[data.draw(st.sampled_from(sorted(self.members)))]
+        for member in list(self.members.values()):
+            self._beat_or_go(member)
         self.world.wait(4_000)
-        for client in list(self.clients.values()):
-            self._beat_or_go(client)
+        for member in list(self.members.values()):
+            self._beat_or_go(member)
         self.world.wait(1_500)
 
     @rule(count=st.integers(1, 6))
@@ -84,28 +84,28 @@ class StreamsHistory(RuleBasedStateMachine):
     def restart(self) -> None:
         self.world.restart()
 
-    def _beat_or_go(self, client: StreamsClient) -> bool:
-        """Returns whether the client is still a member."""
+    def _beat_or_go(self, member: SimulatedMember) -> bool:
+        """Returns whether the member is still in the group."""
         try:
-            self.world.beat(client)
+            self.world.beat(member)
         except KafkaError as error:
             if error.code not in _FENCED:
                 raise
-            del self.clients[client.member_id]
+            del self.members[member.member_id]
             return False
         return True
 
     @invariant()
     def no_task_has_two_users(self) -> None:
-        used = Counter(task for client in getattr(self, "clients", {}).values() for task in client.active)
+        used = Counter(task for member in getattr(self, "members", {}).values() for task in member.active)
         assert set(used.values()) <= {1}, used
 
     @invariant()
     def no_process_has_a_task_twice(self) -> None:
         held = Counter(
-            (client.process_id, task)
-            for client in getattr(self, "clients", {}).values()
-            for task in (*client.active, *client.standby)
+            (member.process_id, task)
+            for member in getattr(self, "members", {}).values()
+            for task in (*member.active, *member.standby)
         )
         assert set(held.values()) <= {1}, held
 
@@ -129,18 +129,18 @@ class StreamsHistory(RuleBasedStateMachine):
         assert set(group.copies) == copies
 
     def teardown(self) -> None:
-        if not getattr(self, "clients", None):
+        if not getattr(self, "members", None):
             return
         self.world.wait(1_000)
-        for _ in range(4 + 6 * len(self.clients)):
-            for client in list(self.clients.values()):
-                self._beat_or_go(client)
+        for _ in range(4 + 6 * len(self.members)):
+            for member in list(self.members.values()):
+                self._beat_or_go(member)
                 self.no_task_has_two_users()
                 self.no_process_has_a_task_twice()
             self.world.wait(1_000)
-        if not self.clients:
+        if not self.members:
             return
-        active = Counter(task for client in self.clients.values() for task in client.active)
+        active = Counter(task for member in self.members.values() for task in member.active)
         expected = {TaskId(name, number) for name in ("0", "1") for number in range(self.counts)}
         assert active == Counter(expected)
         assert self.world.group.state_name == "Stable"

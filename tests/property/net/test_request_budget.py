@@ -24,7 +24,7 @@ sizes = st.one_of(
 )
 
 
-class Peer:
+class Sender:
     """A connection that sends one frame: all of it, or a part and then nothing; its request may never be answered."""
 
     def __init__(self, frame_bytes: int, sends_bytes: int, *, is_answered: bool) -> None:
@@ -39,8 +39,8 @@ class Peer:
         return self.sends_bytes == self.frame_bytes and self.is_answered
 
 
-peers = st.builds(
-    Peer,
+senders = st.builds(
+    Sender,
     sizes,
     st.one_of(st.just(LARGEST), st.just(LARGEST), st.integers(0, LARGEST)),
     is_answered=st.sampled_from([True, True, True, False]),
@@ -50,77 +50,77 @@ peers = st.builds(
 class Room:
     """Plays a budget's connections, as the server does, and checks the bound after every step."""
 
-    def __init__(self, limit_bytes: int, everyone: list[Peer]) -> None:
+    def __init__(self, limit_bytes: int, everyone: list[Sender]) -> None:
         self.limit_bytes = limit_bytes
         self.budget = RequestBudget(limit_bytes, LARGEST)
         self.now = 0.0
-        self.receiving: dict[Peer, None] = {}
-        self.parked: list[Peer] = []
-        self.dropped: list[Peer] = []
-        for number, peer in enumerate(everyone):
-            peer.share = self.budget.begin(peer, peer.frame_bytes, is_of_broker=number % 7 == 6)
-            self._ask(peer)
+        self.receiving: dict[Sender, None] = {}
+        self.parked: list[Sender] = []
+        self.dropped: list[Sender] = []
+        for number, sender in enumerate(everyone):
+            sender.share = self.budget.begin(sender, sender.frame_bytes, is_of_broker=number % 7 == 6)
+            self._ask(sender)
 
-    def _ask(self, peer: Peer) -> None:
-        assert peer.share is not None
-        if self.budget.request_room(peer.share, self.now):
-            self.receiving[peer] = None
+    def _ask(self, sender: Sender) -> None:
+        assert sender.share is not None
+        if self.budget.request_room(sender.share, self.now):
+            self.receiving[sender] = None
         self.check_bound()
 
     def check_bound(self) -> None:
         assert 0 <= self.budget.held_bytes <= self.limit_bytes
         assert self.budget.counters.peak_bytes <= self.limit_bytes
 
-    def receive(self, peer: Peer) -> None:
-        share = peer.share
+    def receive(self, sender: Sender) -> None:
+        share = sender.share
         assert share is not None
-        share.received_bytes = min(share.granted_bytes, peer.sends_bytes)
-        if share.received_bytes == peer.frame_bytes:
-            del self.receiving[peer]
+        share.received_bytes = min(share.granted_bytes, sender.sends_bytes)
+        if share.received_bytes == sender.frame_bytes:
+            del self.receiving[sender]
             self.budget.complete(share, self.now)
-            self.parked.append(peer)
+            self.parked.append(sender)
         elif share.received_bytes == share.granted_bytes:
-            del self.receiving[peer]
-            self._ask(peer)
+            del self.receiving[sender]
+            self._ask(sender)
 
-    def answer(self, peer: Peer) -> None:
-        self.parked.remove(peer)
-        self.end(peer)
+    def answer(self, sender: Sender) -> None:
+        self.parked.remove(sender)
+        self.end(sender)
 
-    def end(self, peer: Peer) -> None:
-        assert peer.share is not None
-        peer.share.release()
-        peer.has_ended = True
+    def end(self, sender: Sender) -> None:
+        assert sender.share is not None
+        sender.share.release()
+        sender.has_ended = True
         self.admit()
 
     def admit(self) -> None:
         for share in self.budget.admit(self.now):
-            assert isinstance(share.owner, Peer)
+            assert isinstance(share.owner, Sender)
             self.receiving[share.owner] = None
         self.check_bound()
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
         while (late := self.budget.overdue(self.now)) is not None:
-            peer = late.owner
-            assert isinstance(peer, Peer)
-            self.dropped.append(peer)
-            self.receiving.pop(peer, None)
-            if peer in self.parked:
-                self.parked.remove(peer)
-            self.end(peer)
+            sender = late.owner
+            assert isinstance(sender, Sender)
+            self.dropped.append(sender)
+            self.receiving.pop(sender, None)
+            if sender in self.parked:
+                self.parked.remove(sender)
+            self.end(sender)
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.sampled_from(LIMITS), st.lists(peers, min_size=1, max_size=40), st.data())
+@given(st.sampled_from(LIMITS), st.lists(senders, min_size=1, max_size=40), st.data())
 def test_every_honest_frame_is_received_whatever_the_others_do(
-    limit_bytes: int, everyone: list[Peer], data: st.DataObject
+    limit_bytes: int, everyone: list[Sender], data: st.DataObject
 ) -> None:
     room = Room(limit_bytes, everyone)
     chance = data.draw(st.randoms(use_true_random=False))
     for _ in range(MANY_ROUNDS):
-        movable = [peer for peer in room.receiving if peer.share and _can_move(peer)]
-        answerable = [peer for peer in room.parked if peer.is_answered]
+        movable = [sender for sender in room.receiving if sender.share and _can_move(sender)]
+        answerable = [sender for sender in room.parked if sender.is_answered]
         if movable and (not answerable or chance.random() < 0.7):
             room.receive(chance.choice(movable))
         elif answerable:
@@ -130,20 +130,20 @@ def test_every_honest_frame_is_received_whatever_the_others_do(
         else:
             break
     assert not room.budget.waiting_count, "nothing waits for ever"
-    assert all(peer.has_ended for peer in everyone if peer.is_honest)
-    assert not any(peer.is_honest for peer in room.dropped), "who sends and is answered is never dropped"
-    for peer in everyone:
-        if not peer.has_ended:
-            room.end(peer)
+    assert all(sender.has_ended for sender in everyone if sender.is_honest)
+    assert not any(sender.is_honest for sender in room.dropped), "who sends and is answered is never dropped"
+    for sender in everyone:
+        if not sender.has_ended:
+            room.end(sender)
     assert room.budget.held_bytes == 0
     assert _is_as_new(room.budget)
 
 
-def _can_move(peer: Peer) -> bool:
-    share = peer.share
+def _can_move(sender: Sender) -> bool:
+    share = sender.share
     assert share is not None
-    return share.received_bytes < min(share.granted_bytes, peer.sends_bytes) or (
-        share.received_bytes == peer.sends_bytes == share.granted_bytes
+    return share.received_bytes < min(share.granted_bytes, sender.sends_bytes) or (
+        share.received_bytes == sender.sends_bytes == share.granted_bytes
     )
 
 

@@ -41,7 +41,9 @@ class End:
 
 
 @dataclass
-class Client:
+class TransactionalProducer:
+    """Several share a name, of which only the newest one may write."""
+
     name: str
     who: ProducerIdentity | None = None
     tag: TopicPartition | None = None
@@ -114,16 +116,16 @@ class World:
         assert self.machine.decided == decided == self.machine.unclaimed
 
 
-def act(world: World, clients: list[Client], choice: int, number: int) -> None:
-    client = clients[number % len(clients)]
+def act(world: World, producers: list[TransactionalProducer], choice: int, number: int) -> None:
+    producer = producers[number % len(producers)]
     if choice == 0:
-        init(world, client)
+        init(world, producer)
     elif choice == 1:
-        begin(world, client)
+        begin(world, producer)
     elif choice in (2, 3):
-        send_end(world, client, commit=choice == 2)
+        send_end(world, producer, commit=choice == 2)
     elif choice == 4 and world.sent:
-        deliver(world, clients, world.sent[number % len(world.sent)])
+        deliver(world, producers, world.sent[number % len(world.sent)])
     elif choice == 5:
         finish(world, number)
     elif choice == 6:
@@ -133,36 +135,36 @@ def act(world: World, clients: list[Client], choice: int, number: int) -> None:
     world.now = Moment(world.now.wall_ms + 1, world.now.monotonic_ms + 1)
 
 
-def init(world: World, client: Client) -> None:
-    client.tag = None
-    client.who = world.run(
+def init(world: World, producer: TransactionalProducer) -> None:
+    producer.tag = None
+    producer.who = world.run(
         lambda fresh: world.machine.init_producer(
-            client.name, timeout_ms=20, expected=None, fresh_producer_id=fresh, now=world.now
+            producer.name, timeout_ms=20, expected=None, fresh_producer_id=fresh, now=world.now
         )
     )
 
 
-def begin(world: World, client: Client) -> None:
-    if client.who is None or client.tag is not None:
+def begin(world: World, producer: TransactionalProducer) -> None:
+    if producer.who is None or producer.tag is not None:
         return
     world.next_tag += 1
-    tag, who = TopicPartition("t", world.next_tag), client.who
+    tag, who = TopicPartition("t", world.next_tag), producer.who
     before = len(world.records)
     world.run(
         lambda _: world.machine.add_partitions(
-            client.name, who, frozenset({tag}), client_version=world.version, now=world.now
+            producer.name, who, frozenset({tag}), client_version=world.version, now=world.now
         )
     )
     if len(world.records) > before:
-        client.tag = tag
+        producer.tag = tag
 
 
-def send_end(world: World, client: Client, *, commit: bool) -> None:
-    if client.who is not None and client.tag is not None:
-        world.sent.append(End(client.name, client.who, commit, client.tag))
+def send_end(world: World, producer: TransactionalProducer, *, commit: bool) -> None:
+    if producer.who is not None and producer.tag is not None:
+        world.sent.append(End(producer.name, producer.who, commit, producer.tag))
 
 
-def deliver(world: World, clients: list[Client], request: End) -> None:
+def deliver(world: World, producers: list[TransactionalProducer], request: End) -> None:
     before = len(world.records)
     reply = world.run(
         lambda fresh: world.machine.end(
@@ -179,9 +181,9 @@ def deliver(world: World, clients: list[Client], request: End) -> None:
         assert written is not None
         assert written.partitions <= {request.tag}, "a late request ended another transaction"
     if reply is not None:
-        for client in clients:
-            if client.tag == request.tag:
-                client.who, client.tag = reply, None
+        for producer in producers:
+            if producer.tag == request.tag:
+                producer.who, producer.tag = reply, None
 
 
 def finish(world: World, number: int) -> None:
@@ -217,9 +219,9 @@ MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCh
 @given(STEPS)
 def test_clients_with_an_epoch_for_each_transaction(steps: list[tuple[int, int]]) -> None:
     world = World(BUMPING)
-    clients = [Client(name) for name in IDS for _ in range(2)]
+    producers = [TransactionalProducer(name) for name in IDS for _ in range(2)]
     for choice, number in steps:
-        act(world, clients, choice, number)
+        act(world, producers, choice, number)
     world.restart()
 
 
@@ -227,9 +229,9 @@ def test_clients_with_an_epoch_for_each_transaction(steps: list[tuple[int, int]]
 @given(STEPS)
 def test_classic_clients(steps: list[tuple[int, int]]) -> None:
     world = World(CLASSIC)
-    clients = [Client(name) for name in IDS for _ in range(2)]
+    producers = [TransactionalProducer(name) for name in IDS for _ in range(2)]
     for choice, number in steps:
-        act(world, clients, choice, number)
+        act(world, producers, choice, number)
     world.restart()
 
 
@@ -237,9 +239,9 @@ def test_classic_clients(steps: list[tuple[int, int]]) -> None:
 @given(STEPS, st.integers(EPOCH_MAX - 6, EPOCH_MAX - 1))
 def test_near_the_last_epoch(steps: list[tuple[int, int]], epoch: int) -> None:
     world = World(BUMPING)
-    clients = [Client(name) for name in IDS for _ in range(2)]
-    for client in clients:
-        init(world, client)
+    producers = [TransactionalProducer(name) for name in IDS for _ in range(2)]
+    for producer in producers:
+        init(world, producer)
     for name in IDS:  # as if they had been used for a long time
         current = world.machine.find(name).reply
         assert current is not None
@@ -256,5 +258,5 @@ def test_near_the_last_epoch(steps: list[tuple[int, int]], epoch: int) -> None:
         world.records.append(stored)
         world.machine.replay(stored)
     for choice, number in steps:
-        act(world, clients, choice, number)
+        act(world, producers, choice, number)
     world.restart()

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 from uuid import UUID
 
+from tests.kit.requests import fetch_request, produce_request
 from tests.simulation.ledger import Ledger, ReadRecord, found_in
 from tests.simulation.record_source import Batch, RecordSource
 
@@ -26,25 +28,14 @@ from odradek.protocol.messages.data.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from odradek.protocol.messages.data.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-)
+from odradek.protocol.messages.data.fetch import FetchResponse, PartitionData
 from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from odradek.protocol.messages.data.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from odradek.protocol.messages.data.produce import ProduceRequest, ProduceResponse
 from odradek.protocol.messages.metadata.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -92,6 +83,10 @@ class ClientContext:
     async def connect_to(self, partition: TopicPartition) -> WireClient:
         """To where the partition is written and read."""
         return await self.connect()
+
+    def named(self, topic: str, *, by_id: bool) -> str | UUID:
+        """Returns what a request names the topic by."""
+        return self.topic_ids[topic] if by_id else topic
 
     async def pause(self) -> None:
         """Before trying again."""
@@ -153,7 +148,7 @@ async def create_topic(
             await context.pause()
 
 
-class ProducerClient:
+class SimulatedProducer:
     """Sends a source's batches, up to five at a time, until all are acknowledged.
 
     What is acknowledged with another `acks` than all may be lost: the ledger does not hear of it.
@@ -233,17 +228,9 @@ class ProducerClient:
             raise RefusedError("it misses a batch")
 
     def _request(self, batch: Batch) -> ProduceRequest:
-        topic = self._partition.topic
-        data = PartitionProduceData(
-            index=self._partition.partition, records=self._source.build(batch, self._context.now_ms())
-        )
-        named = self._version < _BY_ID_SINCE
-        topic_data = TopicProduceData(
-            name=topic if named else "",
-            topic_id=UUID(int=0) if named else self._context.topic_ids[topic],
-            partition_data=[data],
-        )
-        return ProduceRequest(acks=self._acks, timeout_ms=5000, topic_data=[topic_data])
+        records = self._source.build(batch, self._context.now_ms())
+        topic = self._context.named(self._partition.topic, by_id=self._version >= _BY_ID_SINCE)
+        return produce_request(topic, records, partition=self._partition.partition, acks=self._acks)
 
     def _acknowledged(self, batch: Batch, response: ProduceResponse) -> None:
         (topic,) = response.responses
@@ -256,7 +243,7 @@ class ProducerClient:
             self._source.in_doubt.remove(batch)
 
 
-class ConsumerClient:
+class SimulatedConsumer:
     """Fetches, forwards and at random, and tells the ledger what it saw."""
 
     def __init__(self, context: ClientContext, partition: TopicPartition, ledger: Ledger) -> None:
@@ -276,12 +263,9 @@ class ConsumerClient:
         """Read until `stop`."""
         while not finished():
             try:
-                client = await self._connect()
-                try:
+                with closing(await self._connect()) as client:
                     while not finished():
                         await self._step(client)
-                finally:
-                    client.close()
             except (OSError, RefusedError):
                 await self._context.pause()
 
@@ -314,17 +298,14 @@ class ConsumerClient:
         """None when the offset is below what is left. The high watermark that one consumer sees
         never shrinks.
         """
-        named = self._version < _BY_ID_SINCE
-        topic = self._partition.topic
-        wanted = FetchPartition(
-            partition=self._partition.partition, fetch_offset=offset, partition_max_bytes=max_bytes
+        topic, index = self._partition
+        request = fetch_request(
+            self._context.named(topic, by_id=self._version >= _BY_ID_SINCE),
+            offset,
+            partition=index,
+            max_wait_ms=max_wait_ms,
+            partition_max_bytes=max_bytes,
         )
-        fetch_topic = FetchTopic(
-            topic=topic if named else "",
-            topic_id=UUID(int=0) if named else self._context.topic_ids[topic],
-            partitions=[wanted],
-        )
-        request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 20, topics=[fetch_topic])
         response = await client.call(request, self._version, FetchResponse)
         check_code(response.error_code, "Fetch")
         data = response.responses[0].partitions[0]
@@ -357,11 +338,8 @@ class ConsumerClient:
         """Everything from the earliest to the latest offset, for the ledger's full check."""
         while True:
             try:
-                client = await self._context.connect_to(self._partition)
-                try:
+                with closing(await self._context.connect_to(self._partition)) as client:
                     await self._read_all(client)
-                finally:
-                    client.close()
                 return
             except (OSError, RefusedError):
                 await self._context.pause()
@@ -394,14 +372,11 @@ def records_of(data: PartitionData, offset: int) -> list[ReadRecord]:
 async def delete_records(context: ClientContext, partition: TopicPartition, offset: int) -> None:
     """Once; whether it happened is not looked into."""
     try:
-        client = await context.connect_to(partition)
-        try:
+        with closing(await context.connect_to(partition)) as client:
             wanted = DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
             topic = DeleteRecordsTopic(name=partition.topic, partitions=[wanted])
             request = DeleteRecordsRequest(topics=[topic], timeout_ms=1000)
             response = await client.call(request, 2, DeleteRecordsResponse)
             check_code(response.topics[0].partitions[0].error_code, f"{partition}: deleting below {offset}")
-        finally:
-            client.close()
     except (OSError, RefusedError):
         return

@@ -11,12 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tests.simulation.broker.clients import (
-    ConsumerClient,
-    ProducerClient,
-    create_topic,
-    delete_records,
-)
+from tests.simulation.broker.clients import SimulatedConsumer, SimulatedProducer, create_topic, delete_records
 from tests.simulation.broker.trial import BrokerTrial, Torment
 from tests.simulation.fault_plan import FaultPlan
 from tests.simulation.ledger import Ledger
@@ -123,14 +118,14 @@ class BrokerScenario:
             create_topic(context, _TOPIC, self._plan.partition_count, self._plan.topic)
         )
         consumers = [
-            self._trial.anyone().spawn(ConsumerClient(context, name, ledger).follow(self._has_ended))
+            self._trial.anyone().spawn(SimulatedConsumer(context, name, ledger).follow(self._has_ended))
             for name, ledger in self._ledgers.items()
         ]
         if self._plan.deletes_records:
             consumers.append(self._trial.anyone().spawn(self._delete_some()))
         await asyncio.gather(
             *(
-                self._trial.anyone().spawn(ProducerClient(context, name, source).run())
+                self._trial.anyone().spawn(SimulatedProducer(context, name, source).run())
                 for name, source in self._sources
             )
         )
@@ -143,7 +138,7 @@ class BrokerScenario:
 
     async def _check_all(self) -> None:
         for name, ledger in self._ledgers.items():
-            await self._trial.hosts[0].spawn(ConsumerClient(self._context, name, ledger).read_all())
+            await self._trial.hosts[0].spawn(SimulatedConsumer(self._context, name, ledger).read_all())
 
     async def _delete_some(self) -> None:
         while self._producing:

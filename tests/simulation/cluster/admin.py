@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 from uuid import UUID
 
-from tests.simulation.broker.clients import ProducerClient, RefusedError
-from tests.simulation.cluster.clients import ClusterContext, RoutedClient
+from tests.simulation.broker.clients import RefusedError, SimulatedProducer
+from tests.simulation.cluster.clients import ClusterContext, ClusterRouter
 from tests.simulation.cluster.plain import PLAIN
 from tests.simulation.cluster.readers import ClusterConsumer
 from tests.simulation.cluster.work import Setting
@@ -62,7 +62,7 @@ _NOT_NOW: Final = frozenset(
 """What the state of the cluster explains."""
 
 
-async def insist(context: ClusterContext, act: Callable[[RoutedClient], Awaitable[T]]) -> T:
+async def insist(context: ClusterContext, act: Callable[[ClusterRouter], Awaitable[T]]) -> T:
     """Until it works."""
     while True:
         client = await context.connect()
@@ -116,7 +116,7 @@ class ChurnWork:
     def undone(self) -> list[str]:
         return [self._step] if self._step else []
 
-    async def _create(self, client: RoutedClient) -> None:
+    async def _create(self, client: ClusterRouter) -> None:
         replication = self._setting.plan.replication
         topic = CreatableTopic(
             name=CHURN, num_partitions=1, replication_factor=replication, assignments=[], configs=[]
@@ -129,7 +129,7 @@ class ChurnWork:
             raise RefusedError("the broker that was asked does not know the new topic yet")
         self._last_id = self._setting.context.topic_ids[CHURN] = topic_id
 
-    async def _find_id(self, client: RoutedClient) -> UUID | None:
+    async def _find_id(self, client: ClusterRouter) -> UUID | None:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=CHURN)], allow_auto_topic_creation=False)
         response = await client.call(request, 12, MetadataResponse)
         code = expect(
@@ -149,12 +149,12 @@ class ChurnWork:
             record_count=6,
             padding_bytes=(0, 20),
         )
-        producer = ProducerClient(context, name, source, first_alone=True)
+        producer = SimulatedProducer(context, name, source, first_alone=True)
         producer.by_id()
         await producer.run()
         await self.check()
 
-    async def _delete(self, client: RoutedClient) -> None:
+    async def _delete(self, client: ClusterRouter) -> None:
         """By id: a request that was given up, and comes late all the same, must not hit the next topic of the name."""
         assert self._last_id is not None
         wanted = DeleteTopicState(topic_id=self._last_id)
@@ -201,7 +201,7 @@ class ReassignWork:
             finally:
                 client.close()
 
-    async def _move(self, client: RoutedClient) -> None:
+    async def _move(self, client: ClusterRouter) -> None:
         plan = self._setting.plan
         brokers = list(range(1, plan.broker_count + 1))
         count = self._rng.randint(min(2, plan.broker_count), plan.broker_count)  # one alone may rot
@@ -215,7 +215,7 @@ class ReassignWork:
         expect(response.error_code, "reassigning")
         expect(response.responses[0].partitions[0].error_code, f"reassigning to {replicas}")
 
-    async def _elect(self, client: RoutedClient) -> None:
+    async def _elect(self, client: ClusterRouter) -> None:
         wanted = TopicPartitions(
             topic=PLAIN, partitions=[self._rng.randrange(self._setting.plan.partition_count)]
         )

@@ -1,6 +1,6 @@
 """How simulated clients find their way in a cluster: metadata from any broker, then the leader or the coordinator.
 
-`RoutedClient` looks like one connection and sends each request where it belongs. What it learned it keeps until something goes
+`ClusterRouter` looks like one connection and sends each request where it belongs. What it learned it keeps until something goes
 wrong; then its user drops it and takes another, as a client does that refreshes its metadata.
 """
 
@@ -41,12 +41,12 @@ class ClusterContext(ClientContext):
     brokers: tuple[Address, ...]
     login: LoginCredentials | None = None
 
-    async def connect(self) -> RoutedClient:  # type: ignore[override]
-        return RoutedClient(self)
+    async def connect(self) -> ClusterRouter:  # type: ignore[override]
+        return ClusterRouter(self)
 
     async def connect_to(self, partition: TopicPartition) -> WireClient:
         """To the partition's leader, as some broker knows it."""
-        client = RoutedClient(self)
+        client = ClusterRouter(self)
         address = await client.leader_of(partition)
         client.close()
         return await self.dial(address)
@@ -61,7 +61,7 @@ class ClusterContext(ClientContext):
         return next(name for name, known in self.topic_ids.items() if known == topic_id)
 
 
-class RoutedClient:
+class ClusterRouter:
     """To the whole cluster; used as a `WireClient` is."""
 
     def __init__(self, context: ClusterContext) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from tests.simulation.broker.clients import RefusedError
 from tests.simulation.cluster.admin import expect, insist
-from tests.simulation.cluster.clients import Address, ClusterContext, RoutedClient
+from tests.simulation.cluster.clients import Address, ClusterContext, ClusterRouter
 from tests.simulation.cluster.keeper import gather_all
 from tests.simulation.cluster.logins import (
     ADMIN,
@@ -44,11 +45,7 @@ from odradek.protocol.messages.security.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from odradek.protocol.messages.security.create_acls import (
-    AclCreation,
-    CreateAclsRequest,
-    CreateAclsResponse,
-)
+from odradek.protocol.messages.security.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from odradek.protocol.messages.security.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsRequest,
@@ -89,12 +86,12 @@ class RuleKeeper:
     def __init__(self, context: ClusterContext) -> None:
         self.context: Final = context
 
-    async def allow(self, rules: Sequence[AclCreation], client: RoutedClient) -> None:
+    async def allow(self, rules: Sequence[AclCreation], client: ClusterRouter) -> None:
         response = await client.call(CreateAclsRequest(creations=list(rules)), 3, CreateAclsResponse)
         for acl_result in response.results:
             expect(acl_result.error_code, "an ACL")
 
-    async def remove_all_of(self, user: str, client: RoutedClient) -> None:
+    async def remove_all_of(self, user: str, client: ClusterRouter) -> None:
         everything = DeleteAclsFilter(
             resource_type_filter=AclResourceType.ANY,
             resource_name_filter=None,
@@ -107,7 +104,7 @@ class RuleKeeper:
         response = await client.call(DeleteAclsRequest(filters=[everything]), 3, DeleteAclsResponse)
         expect(response.filter_results[0].error_code, "ACLs that go")
 
-    async def add_user(self, user: str, client: RoutedClient) -> None:
+    async def add_user(self, user: str, client: ClusterRouter) -> None:
         credential = ScramCredentialUpsertion(
             name=user,
             mechanism=_MECHANISM_NUMBER,
@@ -119,7 +116,7 @@ class RuleKeeper:
         response = await client.call(request, 0, AlterUserScramCredentialsResponse)
         expect(response.results[0].error_code, "a new user")
 
-    async def remove_user(self, user: str, client: RoutedClient) -> None:
+    async def remove_user(self, user: str, client: ClusterRouter) -> None:
         gone = ScramCredentialDeletion(name=user, mechanism=_MECHANISM_NUMBER)
         request = AlterUserScramCredentialsRequest(deletions=[gone], upsertions=[])
         response = await client.call(request, 0, AlterUserScramCredentialsResponse)
@@ -250,13 +247,10 @@ class GuestWork:
         await self._setting.somewhere(self._check_users())
 
     async def _check_out(self, user: str) -> None:
-        guest = Guest(self._contexts[user])
-        try:
+        with closing(Guest(self._contexts[user])) as guest:
             for broker in self._setting.context.brokers:
                 if await self._answer(guest, broker):
                     raise ViolationError(f"{broker[0]} lets {user} in when all is calm")
-        finally:
-            guest.close()
 
     async def _answer(self, guest: Guest, broker: Address) -> bool:
         while True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.simulation.broker.clients import ProducerClient, create_topic
+from tests.simulation.broker.clients import SimulatedProducer, create_topic
 from tests.simulation.cluster.keeper import gather_all
 from tests.simulation.cluster.readers import ClusterConsumer, KeyedReader
 from tests.simulation.cluster.work import Setting
@@ -66,7 +66,7 @@ class PlainWork:
             await gather_all(
                 *(
                     self._setting.somewhere(
-                        ProducerClient(
+                        SimulatedProducer(
                             self._setting.context,
                             name,
                             source,
@@ -109,7 +109,7 @@ class PlainWork:
         ]
         await gather_all(
             *(
-                self._setting.somewhere(ProducerClient(context, name, source, start_s=0.0).run())
+                self._setting.somewhere(SimulatedProducer(context, name, source, start_s=0.0).run())
                 for name, source in sources
             )
         )
@@ -166,7 +166,7 @@ class KeyedWork:
             await gather_all(
                 *(
                     self._setting.somewhere(
-                        ProducerClient(
+                        SimulatedProducer(
                             context,
                             self._name,
                             source,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.simulation.broker.clients import ConsumerClient, RefusedError
+from tests.simulation.broker.clients import RefusedError, SimulatedConsumer
 from tests.simulation.cluster.clients import ClusterContext
 from tests.simulation.ledger import Ledger, ReadRecord
 from tests.simulation.record_source import RecordSource
@@ -16,7 +16,7 @@ from odradek.testing.sim.wire_client import WireClient
 _BEHIND_COUNT_MAX: Final = 20
 
 
-class ClusterConsumer(ConsumerClient):
+class ClusterConsumer(SimulatedConsumer):
     """`anywhere`: it asks any broker, whether it leads or not.
 
     The high watermark may be lower on the next broker, but not on one and the same connection.

@@ -15,7 +15,7 @@ from tests.simulation.groups.members import GroupMember, check_offset, commit_al
 from tests.simulation.groups.scenario import SimulatedMember
 from tests.simulation.streams.history import StreamsHistory
 from tests.simulation.streams.members import StreamsMember
-from tests.simulation.transactions.clients import ClientHabits, Late, TransactionalClient, deliver_late
+from tests.simulation.transactions.clients import ClientHabits, Late, TransactionalProducer, deliver_late
 from tests.simulation.transactions.history import TransactionHistory
 from tests.simulation.transactions.offsets import OFFSETS, OffsetsReader
 from tests.simulation.transactions.reader import CommittedReader
@@ -46,9 +46,9 @@ class TransactionWork:
         ]
         self._is_over = False
 
-    def _producer(self, number: int, incarnation: int, count: int) -> TransactionalClient:
+    def _producer(self, number: int, incarnation: int, count: int) -> TransactionalProducer:
         setting = self._setting
-        return TransactionalClient(
+        return TransactionalProducer(
             setting.context,
             self._history,
             self._late,

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from tests.simulation.broker.clients import PORT, ProducerClient, create_topic
+from tests.simulation.broker.clients import PORT, SimulatedProducer, create_topic
 from tests.simulation.cluster.clients import ClusterContext
 from tests.simulation.cluster.keeper import ClusterKeeper, gather_all
 from tests.simulation.cluster.plan import ClusterPlan, host_name
@@ -138,7 +138,7 @@ class DiskCluster:
             padding_bytes=(500, 2000),
         )
         await self.client.spawn(
-            ProducerClient(self.context, name, source, start_s=0.0, pause_s=0.0, first_alone=True).run()
+            SimulatedProducer(self.context, name, source, start_s=0.0, pause_s=0.0, first_alone=True).run()
         )
 
     async def produce_within(self, seconds_max: float, count: int) -> None:

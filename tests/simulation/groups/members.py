@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import closing
 from random import Random
 from typing import Final
 from uuid import UUID
@@ -266,16 +267,13 @@ async def commit_alone(context: ClientContext, history: GroupHistory, topic: str
     """
     while history.latest(0) is None:
         try:
-            client = await context.connect()
-            try:
+            with closing(await context.connect()) as client:
                 await find_coordinator(client)
                 sent = history.sends(0, -1)
                 request = OffsetCommitRequest(group_id=GROUP, topics=[_what(sent, topic, None)])
                 response = await client.call(request, 2, OffsetCommitResponse)
                 if response.topics[0].partitions[0].error_code == ErrorCode.NONE:
                     history.acknowledged(sent)
-            finally:
-                client.close()
         except (OSError, RefusedError):
             await context.pause()
 

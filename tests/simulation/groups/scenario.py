@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final, Protocol
@@ -17,12 +18,7 @@ from tests.simulation.broker.clients import ClientContext, RefusedError, create_
 from tests.simulation.broker.trial import BrokerTrial, Torment
 from tests.simulation.fault_plan import FaultPlan
 from tests.simulation.groups.history import GroupHistory
-from tests.simulation.groups.members import (
-    GroupMember,
-    check_offset,
-    commit_alone,
-    find_coordinator,
-)
+from tests.simulation.groups.members import GroupMember, check_offset, commit_alone, find_coordinator
 
 from odradek.testing.sim.disk_faults import DiskFault
 from odradek.testing.sim.entropy import stream
@@ -216,13 +212,10 @@ class GroupScenario:
         partition = 0
         while partition < self._plan.partition_count:
             try:
-                client = await self._context.connect()
-                try:
+                with closing(await self._context.connect()) as client:
                     await find_coordinator(client)
                     await check_offset(client, self._history, TOPIC, partition)
                     partition += 1
-                finally:
-                    client.close()
             except (OSError, RefusedError):
                 await self._context.pause()
 

@@ -13,19 +13,15 @@ import struct
 from random import Random
 from typing import Final
 
+from tests.kit.requests import fetch_request, produce_request
 from tests.simulation.fault_plan import FaultPlan
 
 from odradek.broker.app import Broker
 from odradek.config.loading import load_broker_config
 from odradek.net.server import Server
 from odradek.protocol import RequestHeader, encode_request
-from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchTopic
-from odradek.protocol.messages.data.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from odradek.protocol.messages.data.fetch import FetchRequest
+from odradek.protocol.messages.data.produce import ProduceRequest, ProduceResponse
 from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.topics.create_topics import (
@@ -209,20 +205,11 @@ class RudeScenario:
 
 def _large_request(size_bytes: int) -> ProduceRequest:
     """To a topic that does not exist: it is refused in few words."""
-    data = PartitionProduceData(index=0, records=bytes(size_bytes))
-    return ProduceRequest(
-        acks=1, timeout_ms=10_000, topic_data=[TopicProduceData(name="nowhere", partition_data=[data])]
-    )
+    return produce_request("nowhere", bytes(size_bytes), acks=1, timeout_ms=10_000)
 
 
 def _long_poll() -> FetchRequest:
-    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=_MEBIBYTE)
-    return FetchRequest(
-        max_wait_ms=_WAIT_MS,
-        min_bytes=1,
-        max_bytes=_MEBIBYTE,
-        topics=[FetchTopic(topic=TOPIC, partitions=[partition])],
-    )
+    return fetch_request(TOPIC, 0, max_wait_ms=_WAIT_MS)
 
 
 async def _create_topic() -> None:

@@ -7,8 +7,10 @@ After the faults stop, the group must be done with every record within bounded t
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from typing import Final
 
+from tests.kit.requests import produce_request
 from tests.simulation.broker.clients import RefusedError, check_code, create_topic
 from tests.simulation.fault_plan import FaultPlan
 from tests.simulation.groups.members import GROUP, find_coordinator
@@ -30,12 +32,7 @@ from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from odradek.protocol.messages.data.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from odradek.protocol.messages.data.produce import ProduceResponse
 from odradek.protocol.messages.share.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -63,7 +60,6 @@ _SETTINGS: Final = {
     "share.coordinator.cold.partition.snapshot.interval.ms": "5000",
 }
 _LATEST: Final = -1
-_ALL: Final = -1
 
 
 class ShareScenario:
@@ -132,13 +128,10 @@ class ShareScenario:
         request = IncrementalAlterConfigsRequest(resources=[resource])
         while True:
             try:
-                client = await self._context.connect()
-                try:
+                with closing(await self._context.connect()) as client:
                     response = await client.call(request, 1, IncrementalAlterConfigsResponse)
                     check_code(response.responses[0].error_code, "the group's setting")
                     return
-                finally:
-                    client.close()
             except (OSError, RefusedError):
                 await self._context.pause()
 
@@ -146,13 +139,10 @@ class ShareScenario:
         rng = self._context.rng
         while not self._trial.is_calm:
             try:
-                client = await self._context.connect()
-                try:
+                with closing(await self._context.connect()) as client:
                     while not self._trial.is_calm:
                         await self._produce_once(client)
                         await asyncio.sleep(rng.uniform(0.02, 0.4))
-                finally:
-                    client.close()
             except (OSError, RefusedError):
                 await self._context.pause()
 
@@ -161,15 +151,8 @@ class ShareScenario:
         builder = BatchBuilder()
         for _ in range(rng.randint(1, 6)):
             builder.append(self._context.now_ms(), None, b"v" * rng.randint(1, 30))
-        data = PartitionProduceData(
-            index=rng.randrange(self._plan.partition_count), records=bytes(builder.build())
-        )
-        request = ProduceRequest(
-            transactional_id=None,
-            acks=_ALL,
-            timeout_ms=5_000,
-            topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])],
-        )
+        partition = rng.randrange(self._plan.partition_count)
+        request = produce_request(TOPIC, bytes(builder.build()), partition=partition)
         response = await client.call(request, 9, ProduceResponse)
         check_code(response.responses[0].partition_responses[0].error_code, "a batch")
 
@@ -180,13 +163,10 @@ class ShareScenario:
         """
         while True:
             try:
-                client = await self._context.connect()
-                try:
+                with closing(await self._context.connect()) as client:
                     await find_coordinator(client)
                     if await self._is_done(client):
                         return
-                finally:
-                    client.close()
             except (OSError, RefusedError):
                 pass
             await asyncio.sleep(0.5)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
-from uuid import UUID
 
+from tests.kit.requests import produce_request
 from tests.simulation.broker.clients import ClientContext, RefusedError
 from tests.simulation.transactions.history import Fate, SentTransaction, TransactionHistory
 from tests.simulation.transactions.offsets import OFFSETS, add_offsets, commit_offsets, offsets_of
@@ -20,12 +21,7 @@ from tests.simulation.transactions.offsets import OFFSETS, add_offsets, commit_o
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.protocol import Message
-from odradek.protocol.messages.data.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from odradek.protocol.messages.data.produce import ProduceResponse
 from odradek.protocol.messages.metadata.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -103,7 +99,7 @@ def check(code: int, what: str) -> None:
     raise ViolationError(f"{what} was answered with {error.name}")
 
 
-class TransactionalClient:
+class TransactionalProducer:
     """Runs `count` transactions, one after another, under one transactional id."""
 
     def __init__(
@@ -341,13 +337,8 @@ class TransactionalClient:
             base_sequence=self._identity.sequences.get(partition, 0),
             transactional=True,
         )
-        named = self._produce_version < _BY_ID_SINCE
-        topic = TopicProduceData(
-            name=partition.topic if named else "",
-            topic_id=UUID(int=0) if named else self._context.topic_ids[partition.topic],
-            partition_data=[PartitionProduceData(index=partition.partition, records=batch)],
-        )
-        request = ProduceRequest(transactional_id=self._id, acks=-1, timeout_ms=5000, topic_data=[topic])
+        topic = self._context.named(partition.topic, by_id=self._produce_version >= _BY_ID_SINCE)
+        request = produce_request(topic, batch, partition=partition.partition, transactional_id=self._id)
         if self.with_epochs and self._rng.random() < 0.1:
             self._late.requests.append((request, self._produce_version))
             if not self._habits.is_resting() and self._rng.random() < 0.5:
@@ -360,10 +351,7 @@ class TransactionalClient:
 async def deliver_late(context: ClientContext, request: Message, version: int) -> None:
     """Once; no one listens to the answer."""
     try:
-        client = await context.connect()
-        try:
+        with closing(await context.connect()) as client:
             await client.call(request, version, Message)
-        finally:
-            client.close()
     except (OSError, RefusedError):
         return

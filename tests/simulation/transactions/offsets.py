@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Final
 
 from tests.simulation.broker.clients import ClientContext, RefusedError
@@ -105,11 +106,8 @@ class OffsetsReader:
         end_s = asyncio.get_running_loop().time() + seconds_max
         while True:
             try:
-                client = await self._context.connect()
-                try:
+                with closing(await self._context.connect()) as client:
                     return await self._read(client)
-                finally:
-                    client.close()
             except (OSError, RefusedError) as error:
                 if asyncio.get_running_loop().time() > end_s:
                     raise ViolationError(f"stuck: offsets stay undecided ({error})") from None

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any, Final
 
+from tests.kit.requests import fetch_request
 from tests.simulation.broker.clients import ClientContext, RefusedError
 from tests.simulation.transactions.clients import check
 from tests.simulation.transactions.history import CommittedRecord, TransactionHistory
 
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
-from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from odradek.protocol.messages.data.fetch import FetchResponse
 from odradek.records import data_batches, decode_batch, split_batches
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.wire_client import WireClient
@@ -42,14 +44,11 @@ class CommittedReader:
         offset = 0
         while not finished():
             try:
-                client = await self._context.connect()
-                try:
+                with closing(await self._context.connect()) as client:
                     while not finished():
                         records, offset, _ = await self._fetch(client, offset)
                         self._history.observe(self._partition, records)
                         await asyncio.sleep(self._context.rng.uniform(0.01, 0.2))
-                finally:
-                    client.close()
             except (OSError, RefusedError):
                 await self._context.pause()
 
@@ -58,11 +57,8 @@ class CommittedReader:
         end_s = asyncio.get_running_loop().time() + seconds_max
         while True:
             try:
-                client = await self._context.connect()
-                try:
+                with closing(await self._context.connect()) as client:
                     records, is_stable = await self._read(client)
-                finally:
-                    client.close()
                 if is_stable:
                     return records
             except (OSError, RefusedError):
@@ -85,17 +81,13 @@ class CommittedReader:
 
     async def _fetch(self, client: WireClient, offset: int) -> tuple[list[CommittedRecord], int, int]:
         """(What was found, where to go on, the high watermark)."""
-        wanted = FetchPartition(
+        request = fetch_request(
+            self._partition.topic,
+            offset,
             partition=self._partition.partition,
-            fetch_offset=offset,
-            partition_max_bytes=self._context.rng.choice((200, 5000)),
-        )
-        request = FetchRequest(
             max_wait_ms=50,
-            min_bytes=1,
-            max_bytes=1 << 20,
+            partition_max_bytes=self._context.rng.choice((200, 5000)),
             isolation_level=_READ_COMMITTED,
-            topics=[FetchTopic(topic=self._partition.topic, partitions=[wanted])],
         )
         response = await client.call(request, 11, FetchResponse)
         check(response.error_code, "Fetch")

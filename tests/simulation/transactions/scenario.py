@@ -14,12 +14,7 @@ from typing import Final
 from tests.simulation.broker.clients import create_topic
 from tests.simulation.broker.trial import BrokerTrial, Torment
 from tests.simulation.fault_plan import FaultPlan
-from tests.simulation.transactions.clients import (
-    ClientHabits,
-    Late,
-    TransactionalClient,
-    deliver_late,
-)
+from tests.simulation.transactions.clients import ClientHabits, Late, TransactionalProducer, deliver_late
 from tests.simulation.transactions.history import TransactionHistory
 from tests.simulation.transactions.offsets import OFFSETS, OffsetsReader
 from tests.simulation.transactions.reader import CommittedReader
@@ -94,9 +89,9 @@ class TransactionScenario:
             for incarnation in range(1 + self._plan.with_zombies)
         ]
 
-    def _producer(self, seed: int, number: int, incarnation: int) -> TransactionalClient:
+    def _producer(self, seed: int, number: int, incarnation: int) -> TransactionalProducer:
         rng = stream(seed, f"producer {number} {incarnation}")
-        return TransactionalClient(
+        return TransactionalProducer(
             self._context,
             self._history,
             self._late,

@@ -85,7 +85,7 @@ COUNTING = topology(
 
 
 @dataclass
-class StreamsClient:
+class SimulatedMember:
     """A member: its epoch, and the tasks that it uses."""
 
     member_id: str
@@ -176,8 +176,8 @@ class StreamsWorld:
         process_id: str | None = None,
         sent_topology: Topology = STATELESS,
         **fields: Any,
-    ) -> StreamsClient:
-        client = StreamsClient(member_id, process_id or member_id, instance_id=fields.get("instance_id"))
+    ) -> SimulatedMember:
+        member = SimulatedMember(member_id, process_id or member_id, instance_id=fields.get("instance_id"))
         response = self.send(
             member_id=member_id,
             member_epoch=0,
@@ -186,36 +186,36 @@ class StreamsWorld:
             active_tasks=[],
             standby_tasks=[],
             warmup_tasks=[],
-            process_id=client.process_id,
+            process_id=member.process_id,
             **fields,
         ).response
-        self._follow(client, response)
-        return client
+        self._follow(member, response)
+        return member
 
-    def beat(self, client: StreamsClient, **fields: Any) -> StreamsGroupHeartbeatResponse:
-        """A full heartbeat: the client says what it uses, then does what the answer says."""
+    def beat(self, member: SimulatedMember, **fields: Any) -> StreamsGroupHeartbeatResponse:
+        """A full heartbeat: the member says what it uses, then does what the answer says."""
         response = self.send(
-            member_id=client.member_id,
-            member_epoch=client.epoch,
-            active_tasks=task_ids(client.active),
-            standby_tasks=task_ids(client.standby),
+            member_id=member.member_id,
+            member_epoch=member.epoch,
+            active_tasks=task_ids(member.active),
+            standby_tasks=task_ids(member.standby),
             warmup_tasks=[],
             **fields,
         ).response
-        self._follow(client, response)
+        self._follow(member, response)
         return response
 
-    def _follow(self, client: StreamsClient, response: StreamsGroupHeartbeatResponse) -> None:
-        client.epoch = response.member_epoch
-        client.status = [status.status_code for status in response.status or ()]
+    def _follow(self, member: SimulatedMember, response: StreamsGroupHeartbeatResponse) -> None:
+        member.epoch = response.member_epoch
+        member.status = [status.status_code for status in response.status or ()]
         if response.active_tasks is not None:
-            client.active = _tasks(response.active_tasks)
-            client.standby = _tasks(response.standby_tasks or [])
+            member.active = _tasks(response.active_tasks)
+            member.standby = _tasks(response.standby_tasks or [])
 
-    def leave(self, client: StreamsClient, epoch: int = -1) -> None:
-        self.send(member_id=client.member_id, member_epoch=epoch, instance_id=client.instance_id)
+    def leave(self, member: SimulatedMember, epoch: int = -1) -> None:
+        self.send(member_id=member.member_id, member_epoch=epoch, instance_id=member.instance_id)
 
-    def settle(self, *clients: StreamsClient, rounds: int = 8) -> None:
+    def settle(self, *members: SimulatedMember, rounds: int = 8) -> None:
         for _ in range(rounds):
-            for client in clients:
-                self.beat(client)
+            for member in members:
+                self.beat(member)
