@@ -37,6 +37,7 @@ from odradek.spark import tables
 from odradek.spark.engine.plain_errors import errors_in_one_line
 from odradek.spark.engine.planned_rows import answer_in_planner
 from odradek.spark.engine.prompt_input import PromptInput
+from odradek.spark.engine.stopped_queries import end_planner_in_one_line
 from odradek.spark.engine.worker_garbage import loaded_modules
 from odradek.spark.engine.zip_directories import share_zip_directories
 from odradek.spark.options.option_table import OPTIONS, Use
@@ -321,6 +322,10 @@ class StreamReader(PromptInput, DataSourceStreamReader, SupportsTriggerAvailable
         """Notes that a batch of the query has begun: that is when Spark commits the one before it."""
         if self._planner is not None:
             self._planner.note_batch()
+
+    def stop(self) -> None:
+        """Ends the reader: Spark has closed the connection, or a method has failed."""
+        end_planner_in_one_line()
 
     @errors_in_one_line()
     def partitions(self, start: Mapping[str, object], end: Mapping[str, object]) -> Sequence[InputPartition]:

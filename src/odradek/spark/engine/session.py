@@ -18,6 +18,7 @@ from odradek.spark.engine.local_broadcasts import share_values
 from odradek.spark.engine.local_workers import take_last_worker_first
 from odradek.spark.engine.own_session import is_local
 from odradek.spark.engine.small_batches import interpret_small_batches
+from odradek.spark.engine.stopped_queries import expect_ends_of_accumulators
 from odradek.spark.engine.unpacked_pyspark import PATIENT_WITH_WORKERS
 
 if TYPE_CHECKING:
@@ -85,7 +86,9 @@ def new_session(
         **(settings or {}),
     }
     of_jvm = start_jvm(wanted, output)
-    return sql.SparkSession.builder.config(map={**of_jvm, **wanted}).getOrCreate()
+    spark = sql.SparkSession.builder.config(map={**of_jvm, **wanted}).getOrCreate()
+    expect_ends_of_accumulators(spark)
+    return spark
 
 
 def session_with_state(

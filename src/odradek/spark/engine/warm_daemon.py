@@ -27,6 +27,7 @@ import pyarrow  # noqa: F401 - for the workers
 from pyspark import daemon
 
 from odradek.model.lazy import lazy
+from odradek.spark.engine.stopped_queries import end_workers_in_one_line
 from odradek.spark.engine.write_drivers import MODULES, DaemonRequest, WriteDrivers, adopt
 
 log: Final = logging.getLogger("odradek.spark")
@@ -62,6 +63,7 @@ def _import(modules: Iterable[str]) -> None:
 def run_daemon(module: str) -> None:
     """Runs PySpark's daemon until Spark ends it. The daemon reads the module's name from the arguments of this process."""
     _import([*_OF_ANY_WORKER, module, *(["pandas"] if module == RUNNER else [])])
+    end_workers_in_one_line(daemon)
     daemon.manager()
 
 
