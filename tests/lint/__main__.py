@@ -15,7 +15,6 @@ from tests.kit import trees
 from tests.lint import (
     access_table,
     digits,
-    fragments,
     import_cycles,
     late_imports,
     names,
@@ -23,8 +22,8 @@ from tests.lint import (
     sizes,
     stored_errors,
     unused,
-    wording,
 )
+from tests.lint.prose import fragments, old_words, wording
 
 RULES: Final[Mapping[str, Callable[[], int]]] = {
     "stored_errors": lambda: stored_errors.main([]),
@@ -38,6 +37,7 @@ RULES: Final[Mapping[str, Callable[[], int]]] = {
     "digits": lambda: digits.main([]),
     "unused": unused.main,
     "fragments": fragments.main,
+    "old_words": old_words.main,
 }
 
 

@@ -212,7 +212,7 @@ class GroupService:
             raise commit_refusal(error) from error
 
     def commit_for(self, request: CommitRequest, waiting: WaitingRequest[Verdicts]) -> None:
-        """Does what `commit` does, for a request that waits; errors are those of the shard."""
+        """Does what `commit` does, for a request that waits; the shard's errors stay as they are."""
         self._shard(request.group_id).execute_for(partial(committing.commit, request=request), waiting)
 
     async def fetch(

@@ -132,7 +132,7 @@ class Shard(Generic[M]):
         return ticket
 
     def begin(self, operation: Operation[M, None]) -> None:
-        """Runs an operation whose response comes, as that of `execute_deferred`, for a ticket that it holds already."""
+        """Runs an operation whose response comes, as in `execute_deferred`, for a ticket that it holds already."""
         outcome = self._decided(operation)
         if outcome.answers or outcome.records:  # else the machine keeps the ticket, and nothing leaves now
             self._hold(outcome)

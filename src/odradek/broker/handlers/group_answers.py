@@ -80,7 +80,7 @@ def _joined_front(
         leader=leader,
         skip_assignment=skip_assignment,
     )
-    # The id is empty here, so its length is all that stands before the members.
+    # The id is empty here, so only its length comes before the members.
     ends_bytes = 2 + 4 if version < _JOIN_FLEXIBLE_SINCE else 1 + 1 + 1
     return _front(_JOIN_GROUP, version, response, ends_bytes)
 

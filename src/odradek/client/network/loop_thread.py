@@ -24,8 +24,8 @@ class LoopThread:
         self._stopped = False
         self._last: asyncio.Task[object] | None = None
         self._order = threading.RLock()
-        """Whatever is handed over before the stop is on the loop before it, and is cancelled there: no caller waits for
-        ever. Reentrant, because a finalizer may run at any point."""
+        """Whatever is handed over before the stop is on the loop before it, and is cancelled there: no caller waits
+        without an end. Reentrant, because a finalizer may run at any point."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 

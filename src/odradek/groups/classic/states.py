@@ -9,7 +9,7 @@ from typing import Final
 class ClassicGroupState(Enum):
     """The state of a classic group. The values appear in DescribeGroups and ListGroups."""
 
-    __hash__ = object.__hash__  # as that of `ClassicTimer`: each request asks what may follow the state
+    __hash__ = object.__hash__  # as in `ClassicTimer`: each request asks what may follow the state
 
     EMPTY = "Empty"
     """No members; there may be offsets."""

@@ -58,7 +58,7 @@ class Deadlines:
 
     def next_check_ms(self) -> int | None:
         """Returns a time that no deadline comes before; None when there is none. It costs nothing, but a deadline that was
-        moved may still stand there at its earlier time, until `peek` or `next_ms` is asked."""
+        moved may still be there at its earlier time, until `peek` or `next_ms` is asked."""
         return self._heap[0][0] if self._heap else None
 
     def peek(self, now_ms: int) -> DeadlineKey | None:

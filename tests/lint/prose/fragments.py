@@ -1,4 +1,4 @@
-"""A lint rule: a docstring says what something is or does. `python -m tests.lint.fragments [ROOT]`.
+"""A lint rule: a docstring says what something is or does. `python -m tests.lint.prose.fragments [ROOT]`.
 
 "Of each partition." or "As the query knows." is a part of a sentence: only those understand it who know the code, and no
 search finds it. A docstring begins with a noun ("The end offset of each partition.") or with a verb ("Returns the end offset

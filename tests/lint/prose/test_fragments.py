@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.lint import fragments as rule
-from tests.lint.fragments import findings, fragments, is_fragment, unnamed
+from tests.lint.prose.fragments import findings, fragments, is_fragment, unnamed
 
 
 @pytest.mark.parametrize(
@@ -74,4 +74,4 @@ def test_a_class_or_function_begins_with_what_it_is_or_does(
 
 
 def test_this_project_has_no_more_than_it_may() -> None:
-    assert list(findings(Path(__file__).resolve().parents[2])) == []
+    assert list(findings(Path(__file__).resolve().parents[3])) == []

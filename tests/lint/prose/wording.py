@@ -1,4 +1,4 @@
-"""A lint rule: plain words in prose. `python -m tests.lint.wording [ROOT]`.
+"""A lint rule: plain words in prose. `python -m tests.lint.prose.wording [ROOT]`.
 
 English is a second language for many readers of the code, the documents and the errors. `PLAIN` names words and phrases that
 are hard for them, and what to write instead. The rule reads comments and strings of Python files, Markdown files and the

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.lint.wording import PLAIN, findings
+from tests.lint.prose.wording import PLAIN, findings
 
 
 def write(root: Path, name: str, text: str) -> None:
