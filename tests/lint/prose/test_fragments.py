@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.lint import fragments as rule
+from tests.lint.prose import fragments as rule
 from tests.lint.prose.fragments import findings, fragments, is_fragment, unnamed
 
 
