@@ -347,7 +347,7 @@ class StreamReader(PromptInput, DataSourceStreamReader, SupportsTriggerAvailable
         if not isinstance(partition, RangePartition) or not spark_schema.can_be_planned(self._schema):
             return None
         records = prefetch.fetches_of_process().records(partition.extents, options)
-        if records is None:
+        if records is None or prefetch.are_costly(records, options.projection):
             return None
         try:
             return list(

@@ -51,8 +51,10 @@ def _shares_names() -> None:
     """Tasks are named by their number in the process alone: two processes fence each other."""
     reserve_name, writer = prepare.reserve_name, "0" * 12
 
-    def share(servers: str, sink_id: str, terms: driver.BatchTerms) -> prepare.TransactionName:
-        name = reserve_name(servers, sink_id, terms)
+    def share(
+        servers: str, sink_id: str, terms: driver.BatchTerms, timeout_s: float
+    ) -> prepare.TransactionName:
+        name = reserve_name(servers, sink_id, terms, timeout_s)
         transactional_id = participant_id(sink_id, writer, terms.side, name.slot)
         return replace(name, writer=writer, transactional_id=transactional_id)
 

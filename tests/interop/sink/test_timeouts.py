@@ -15,7 +15,7 @@ from odradek.client import NewTopic
 from odradek.client.admin.transaction_descriptions import ONGOING
 from odradek.spark.clients import connections
 from odradek.spark.exactly_once.decision import Participant, participant_id
-from odradek.spark.exactly_once.driver import BatchLostError, BatchTerms, SinkDriver
+from odradek.spark.exactly_once.driver import BatchLostError, BatchTerms, DriverMemory, SinkDriver
 from odradek.testing import LocalBroker
 
 SECONDS = 30.0
@@ -90,6 +90,26 @@ def test_with_two_phase_commit_a_decided_batch_waits_for_ever(sink: PlainSink) -
     assert state_of(sink, terms, patient) == ONGOING
     sink.driver().begin()
     assert sink.committed() == [b"kept"]
+
+
+@pytest.mark.parametrize("two_phase_commit", ["false", "true"])
+def test_a_query_that_starts_again_with_another_timeout_has_it_in_each_batch(
+    sink: PlainSink, two_phase_commit: str
+) -> None:
+    memory = DriverMemory()
+    before = {"transaction_timeout_ms": 5000}
+    after = {"transaction_timeout_ms": 60000, "transaction_two_phase_commit_enable": two_phase_commit}
+    seen = []
+    for number, settings in enumerate([before, before, after, after]):
+        driver = sink.driver(memory=memory)
+        terms = driver.begin(fence_again=number == 2)
+        task = sink.run_task(terms, b"%d" % number, has_own_process=False, **settings)
+        name = participant_id(sink.sink_id, task.writer, terms.side, task.slot)
+        seen.append(sink.admin.describe_transactions([name])[name].timeout_ms)
+        driver.decide(terms, batch(number), [task], {})
+    longest = 2**31 - 1 if two_phase_commit == "true" else 60000
+    assert seen == [5000, 5000, longest, longest]
+    assert sink.committed() == [b"0", b"1", b"2", b"3"]
 
 
 def test_with_two_phase_commit_a_batch_may_take_as_long_as_it_likes() -> None:

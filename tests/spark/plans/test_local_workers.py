@@ -67,7 +67,7 @@ def test_workers_that_were_idle_before_stay_idle_workers(spark: SparkSession) ->
     assert queue.isEmpty()
 
 
-def test_where_java_refuses_sparks_order_stays(
+def test_where_java_refuses_it_is_logged_and_tasks_run(
     spark: SparkSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(jvm: Any, source: java_classes.JavaSource, cache: Path | None) -> None:

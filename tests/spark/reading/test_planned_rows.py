@@ -278,3 +278,18 @@ def test_records_that_were_deleted_before_their_batch_are_a_loss_as_ever(
     frame = read_stream(topic, startingOffsets=json.dumps({topic.name: {"0": 0}}), failOnDataLoss="false")
     with running(frame, "cut_rows") as rows:
         assert [bytes(row.value) for row in rows()] == [b"2", b"3"]
+
+
+@pytest.mark.parametrize(("size_bytes", "is_planned"), [(1_000, True), (100_000, False)])
+def test_records_that_take_long_to_decode_are_left_to_workers(
+    spark: SparkSession, topic: Any, read_stream: Stream, size_bytes: int, *, is_planned: bool
+) -> None:
+    topic.send(b'{"A": "%s"}' % (b"x" * size_bytes))
+    text = record_format(FormatInfo(name="JSON"), [("A", "A", parse_type("STRING"))], is_key=False).text
+    assert text is not None
+    reader = reader_of(spark, topic, valueFormat=text)
+    start = reader.initialOffset()
+    partitions = reader.partitions(start, reader.latestOffset(start, ReadMaxRows(9)))
+    assert (reader.planned_rows(partitions) is not None) == is_planned
+    with running(read_stream(topic, valueFormat=text), f"costly_{size_bytes}") as rows:
+        assert [len(row.value.value.A) for row in rows()] == [size_bytes]

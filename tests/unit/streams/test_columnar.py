@@ -60,6 +60,8 @@ RESULT = pa.struct(
     ]
 )
 TEXT = pa.struct([("v", pa.string())])
+LISTS = pa.struct([("v", pa.list_(pa.string()))])
+"""A type whose rows are read one by one, not as columns."""
 KEYS = {
     "one": pa.struct([("k", pa.string())]),
     "two": pa.struct([("k", pa.string()), ("n", pa.int32())]),
@@ -117,23 +119,27 @@ CASES: dict[str, tuple[KeyedProcessor, tuple[pa.DataType, ...], tuple[int, ...] 
     "inner tables": (TableTableProcessor("inner"), (TEXT, TEXT, TEXT, TEXT), (2, 3)),
     "left tables": (TableTableProcessor("left"), (TEXT, TEXT, TEXT, TEXT), (2, 3)),
     "outer tables": (TableTableProcessor("outer"), (TEXT, TEXT, TEXT, TEXT), (2, 3)),
+    "left join of lists": (StreamTableProcessor("left"), (LISTS, LISTS), None),
+    "left tables of lists": (TableTableProcessor("left"), (LISTS, LISTS, LISTS, LISTS), (2, 3)),
 }
 numbers = st.none() | st.integers(-9, 9)
 floats = st.none() | st.floats(-1e3, 1e3)
 
 
 def payload_kinds(name: str) -> list[pa.DataType]:
+    value = LISTS if "lists" in name else TEXT
     if "tables" in name:
-        return [TEXT, TEXT]
+        return [value, value]
     if "join" in name:
-        return [pa.struct([("key", pa.struct([("of", pa.string())])), ("value", TEXT)]), TEXT]
+        return [pa.struct([("key", pa.struct([("of", pa.string())])), ("value", value)]), value]
     return [pa.struct([("new", ARGUMENTS), ("old", pa.int32())])]
 
 
 def payload(draw: st.DrawFn, name: str, port: int) -> Any:
     if "join" not in name and "tables" not in name:
         return {"new": {"x": draw(numbers), "y": draw(floats)}, "old": None}
-    value = draw(st.none() | st.fixed_dictionaries({"v": st.sampled_from("xyz")}))
+    texts = st.sampled_from("xyz")
+    value = draw(st.none() | st.fixed_dictionaries({"v": st.lists(texts) if "lists" in name else texts}))
     if port or "tables" in name:
         return value
     return {"key": {"of": draw(st.sampled_from("ab"))}, "value": value}

@@ -111,7 +111,17 @@ def test_a_type_that_no_statement_names_has_no_text() -> None:
                 "columns": [["A", "a", "no type"]],
             }
         ),
+        json.dumps({**_OTHERS, "name": 5, "columns": [["A", "a", "INT"]]}),
+        json.dumps({**_OTHERS, "name": "JSON", "columns": [["A", "a", 5]]}),
+        json.dumps({**_OTHERS, "name": "DELIMITED", "delimiter": 5, "columns": [["A", "a", "INT"]]}),
+        json.dumps({**_OTHERS, "name": "AVRO", "columns": [["A", "a", "INT"]]}),
+        json.dumps({**_OTHERS, "name": "PROTOBUF", "columns": [["A", "a", "INT"]]}),
+        json.dumps(
+            {**_OTHERS, "name": "JSON", "columns": [["A", "a", "ARRAY<" * 2000 + "INT" + ">" * 2000]]}
+        ),
+        "[" * 100_000,
     ],
+    ids=lambda text: text[:60],
 )
 def test_another_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the message is that of the one who refuses

@@ -60,6 +60,12 @@ class AnswerTicket(PromptFuture[Chunks | None], WaitingRequest[R]):
             return self
         return self.result() or self
 
+    def cancel(self) -> bool:
+        is_given_up = super().cancel()
+        if is_given_up:  # the machine may keep the ticket for long: it must not keep the connection, too
+            del self._encode, self._refused
+        return is_given_up
+
     def answer(self, response: R) -> None:
         if self.done():
             return

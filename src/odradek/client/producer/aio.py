@@ -258,7 +258,8 @@ class AsyncProducer(Generic[K, V]):
 
         Returns False when another one was prepared, or when a broker must be asked (before transaction.version 2, or when
         epochs are nearly used up, or by a producer that has asked none yet): then call `init_transactions`. If `committed` is
-        open or aborted, brokers refuse what is sent next. After `change_transactional_id`, it is the last of that id.
+        open or aborted, brokers refuse what is sent next. After `change_transactional_id`, it is the last of that id. The id
+        keeps the timeout with which it was initialized last, whatever this producer's own setting is.
         """
         await self.start()
         return await self._core.need_transactions().resume(committed)

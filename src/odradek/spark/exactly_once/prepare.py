@@ -31,6 +31,8 @@ class _Prepared:
 
     identity: TransactionIdentity
     prepared_at: float
+    timeout_s: float
+    """The transactional id's timeout, which its coordinator keeps until it is initialized again; infinity: two-phase commit."""
 
 
 @dataclass(slots=True)
@@ -45,12 +47,16 @@ class _Names:
     """The transactions that this process left to the driver in any batch, by transactional id."""
 
     def acquire_committed(
-        self, transactional_id: str, committed: frozenset[ProducerAndEpoch]
+        self, transactional_id: str, committed: frozenset[ProducerAndEpoch], timeout_s: float
     ) -> TransactionIdentity | None:
-        """Returns the last transaction under the id, if it is one of `committed` and brokers remember it. It is given out
-        once."""
+        """Returns the last transaction under the id, if it is one of `committed`, brokers remember it, and it had this timeout.
+        It is given out once."""
         last = self.prepared.pop(transactional_id, None)
-        if last is None or time.monotonic() - last.prepared_at > RESUMED_WITHIN_S:
+        if (
+            last is None
+            or last.timeout_s != timeout_s
+            or time.monotonic() - last.prepared_at > RESUMED_WITHIN_S
+        ):
             return None
         identity = last.identity
         return identity if (identity.producer_id, identity.producer_epoch) in committed else None
@@ -71,7 +77,7 @@ class TransactionName:
     """The transaction before it under this id, if it is certainly committed: then its producer continues."""
 
 
-def reserve_name(servers: str, sink_id: str, terms: BatchTerms) -> TransactionName:
+def reserve_name(servers: str, sink_id: str, terms: BatchTerms, timeout_s: float) -> TransactionName:
     """Returns the name of one more transaction of this process, in the batch that `terms` are of.
 
     ProducerFencedError when a later batch has begun here meanwhile: its transactions may be decided already.
@@ -96,16 +102,18 @@ def reserve_name(servers: str, sink_id: str, terms: BatchTerms) -> TransactionNa
         writer=names.writer,
         slot=slot,
         transactional_id=transactional_id,
-        committed=names.acquire_committed(transactional_id, terms.committed),
+        committed=names.acquire_committed(transactional_id, terms.committed, timeout_s),
     )
 
 
-def note_prepared(servers: str, sink_id: str, name: TransactionName, identity: TransactionIdentity) -> None:
+def note_prepared(
+    servers: str, sink_id: str, name: TransactionName, identity: TransactionIdentity, timeout_s: float
+) -> None:
     """Notes that a transaction was left to the driver. Once it is committed, its producer can begin the next one without
     asking the coordinator."""
     names = known_names.get((servers, sink_id))
     if names is not None and names.writer == name.writer:
-        names.prepared[name.transactional_id] = _Prepared(identity, time.monotonic())
+        names.prepared[name.transactional_id] = _Prepared(identity, time.monotonic(), timeout_s)
 
 
 def prepare(
@@ -123,11 +131,12 @@ def prepare(
     if first is None:
         return None
     servers = client["bootstrap.servers"]
-    name = reserve_name(servers, sink_id, terms)
+    timeout_s = connections.transaction_timeout_s(client)
+    name = reserve_name(servers, sink_id, terms, timeout_s)
     with connections.preparing(client, name.transactional_id, name.committed) as task:
         send_gathered(first, groups, task.send_rows, task.partition_count)
         identity = task.prepare()
-    note_prepared(servers, sink_id, name, identity)
+    note_prepared(servers, sink_id, name, identity, timeout_s)
     return Participant(
         writer=name.writer,
         slot=name.slot,

@@ -21,7 +21,7 @@ from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.model.lazy import lazy
 from odradek.runtime.ports import Clock
 from odradek.runtime.real_clock import SystemClock
-from odradek.spark.options.options import ReadOptions
+from odradek.spark.options.options import Projection, ReadOptions
 from odradek.spark.reading.offsets import OffsetRange
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ RECORDS_MAX: Final = 500
 """The most records of a batch that is fetched here. A worker decodes larger ones, in parallel with other workers."""
 BATCH_BYTES_MAX: Final = 256 << 10
 """The most memory of a batch that is fetched here: the JVM keeps its rows until the next batch."""
+DECODED_BYTES_MAX: Final = 32 << 10
+"""The most bytes that are decoded by a format where queries are planned: 256 KB of JSON can take a second, and become 13 MB."""
 HELD_BYTES_MAX: Final = 4 << 20
 """The most memory of all batches that are held for other queries."""
 HELD_S: Final = 10.0
@@ -196,6 +198,13 @@ class SharedFetches:
 
 _OF_PROCESS: Final[list[SharedFetches]] = []
 _making: Final = threading.Lock()
+
+
+def are_costly(records: Fetched, projection: Projection) -> bool:
+    """Tells whether a worker must decode these records, because decoding here would hold up the queries that are planned."""
+    if projection.key_format is None and projection.value_format is None:
+        return False
+    return sum(rows.nbytes for _, rows in records) > DECODED_BYTES_MAX
 
 
 def fetches_of_process() -> SharedFetches:

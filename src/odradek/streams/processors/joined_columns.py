@@ -230,6 +230,7 @@ def _read_rows(
     known = None if table_rows is None else table_rows.read(state.read_rows(entries))
     if known is not None:
         return known
+    state.fetch(entries)
     rows = list(map(state.read, entries))
     if not have_times:
         return pa.array(rows, kind), np.zeros(len(rows), np.int64)

@@ -85,7 +85,7 @@ class PagedStore:
         self._held_bytes = 0
         self._changed: set[int] = set()
         self._touched: set[int] = set()
-        """All pages that the batch has changed, those that are written already among them."""
+        """All pages that the batch has read or changed, including those that are not in memory any more."""
         self._has_written = False
         """Pages were written after the directory was."""
         directory = store.get(_DIRECTORY)
@@ -250,7 +250,9 @@ class PagedStore:
         self._held_bytes += size - bytes_before
 
     def _page_of(self, name: bytes) -> dict[bytes, bytes]:
-        return self._page(crc32(name) & (self._page_count - 1))
+        number = crc32(name) & (self._page_count - 1)
+        self._touched.add(number)
+        return self._page(number)
 
     def _page(self, number: int) -> dict[bytes, bytes]:
         page = self._pages.get(number)

@@ -155,14 +155,17 @@ def format_of_text(text: str) -> RecordFormat:
     try:
         document = json.loads(text)
         window = document["window"]
-        return record_format(
+        form = record_format(
             FormatInfo(name=document["name"], wrapped=document["wrapped"], delimiter=document["delimiter"]),
             [(name, column, parse_type(kind)) for name, column, kind in document["columns"]],
             is_key=document["is_key"],
             window=None if window is None else WindowInfo(kind=window[0], size_ms=window[1]),
         )
-    except (TypeError, KeyError, IndexError, SqlError) as error:
+    except (AttributeError, TypeError, KeyError, IndexError, RecursionError, SqlError) as error:
         raise ValueError(f"it is the text of no format: {error}") from error
+    if form.text != text:
+        raise ValueError("it is the text of no format")
+    return form
 
 
 def _codec(info: FormatInfo, columns: tuple[FormatColumn, ...], *, is_key: bool) -> ValueCodec:

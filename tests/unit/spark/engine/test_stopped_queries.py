@@ -19,7 +19,6 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is absent")
 
 from pyspark import accumulators, cloudpickle, daemon
-from pyspark.serializers import SpecialLengths
 from pyspark.sql.types import (
     BinaryType,
     IntegerType,
@@ -30,13 +29,16 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from odradek.spark.engine.stopped_queries import end_workers_in_one_line, expect_ends_of_accumulators
+from odradek.spark.engine.stopped_queries import (
+    end_planner_in_one_line,
+    end_workers_in_one_line,
+    expect_ends_of_accumulators,
+)
 from odradek.spark.source import OdradekDataSource
 
 PLANNER: Final = "pyspark.sql.streaming.python_streaming_source_runner"
 WAIT_S: Final = 60.0
 ROWS_OF_A_BATCH: Final = 10_000
-UNKNOWN_CALL: Final = 1
 INT: Final = struct.Struct(">i")
 TOKEN: Final = b"token"
 COLUMNS: Final = {
@@ -112,12 +114,23 @@ def test_the_planner_of_a_stopped_query_ends_in_one_line(planner: Planner) -> No
     ]
 
 
-def test_an_error_of_the_planner_still_has_its_traceback(planner: Planner) -> None:
-    planner.connection.sendall(INT.pack(UNKNOWN_CALL))
-    assert planner.received(4) == INT.pack(SpecialLengths.PYTHON_EXCEPTION_THROWN)
-    (size_bytes,) = INT.unpack(planner.received(4))
-    assert b"Traceback" in planner.received(size_bytes)
-    assert planner.end() == ""
+def test_other_errors_keep_their_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", SimpleNamespace(name=PLANNER), raising=False)
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    try:
+        raise ValueError("a fault")
+    except ValueError as error:
+        end_planner_in_one_line()
+        assert sys.excepthook is sys.__excepthook__
+        fault = error
+    try:
+        raise BrokenPipeError
+    except BrokenPipeError:
+        end_planner_in_one_line()
+    sys.excepthook(ValueError, fault, None)
+    assert "ValueError: a fault" in capsys.readouterr().err
 
 
 class Spark(SimpleNamespace):

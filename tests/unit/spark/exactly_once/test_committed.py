@@ -15,6 +15,7 @@ from odradek.spark.exactly_once.driver import BatchTerms
 from odradek.spark.exactly_once.prepare import TransactionName, note_prepared, reserve_name
 
 SERVERS, SINK = "127.0.0.1:9092", "shop"
+TIMEOUT_S = 60.0
 
 
 def decision(number: int, transactions: list[tuple[int, int]]) -> Decision:
@@ -49,8 +50,8 @@ def _own_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def write(batch: BatchTerms, producer_id: int = 7, epoch: int = 3) -> TransactionName:
     """A task of this process that prepares its transaction under that producer id and epoch."""
-    name = reserve_name(SERVERS, SINK, batch)
-    note_prepared(SERVERS, SINK, name, identity_of(name, producer_id, epoch))
+    name = reserve_name(SERVERS, SINK, batch, TIMEOUT_S)
+    note_prepared(SERVERS, SINK, name, identity_of(name, producer_id, epoch), TIMEOUT_S)
     return name
 
 
@@ -62,9 +63,15 @@ def identity_of(name: TransactionName, producer_id: int = 7, epoch: int = 3) -> 
 
 def test_a_producer_goes_on_from_its_last_transaction_where_a_decision_names_it() -> None:
     first = write(terms(1))
-    again = reserve_name(SERVERS, SINK, terms(9, (7, 3), (8, 4)))
+    again = reserve_name(SERVERS, SINK, terms(9, (7, 3), (8, 4)), TIMEOUT_S)
     assert again.transactional_id == first.transactional_id
     assert again.committed == identity_of(first)
+
+
+@pytest.mark.parametrize("timeout_s", [1.0, 600.0, float("inf")])
+def test_a_producer_asks_again_where_its_name_had_another_timeout(timeout_s: float) -> None:
+    write(terms(1))
+    assert reserve_name(SERVERS, SINK, terms(9, (7, 3)), timeout_s).committed is None
 
 
 @pytest.mark.parametrize(
@@ -79,36 +86,36 @@ def test_a_producer_goes_on_from_its_last_transaction_where_a_decision_names_it(
 )
 def test_otherwise_it_asks(later: BatchTerms) -> None:
     write(terms(1))
-    assert reserve_name(SERVERS, SINK, later).committed is None
+    assert reserve_name(SERVERS, SINK, later, TIMEOUT_S).committed is None
 
 
 def test_it_goes_on_from_a_transaction_once() -> None:
     """A task that failed after it had gone on leaves a transaction that no one knows of."""
     write(terms(1))
-    assert reserve_name(SERVERS, SINK, terms(2, (7, 3))).committed is not None
-    assert reserve_name(SERVERS, SINK, terms(3, (7, 3))).committed is None
+    assert reserve_name(SERVERS, SINK, terms(2, (7, 3)), TIMEOUT_S).committed is not None
+    assert reserve_name(SERVERS, SINK, terms(3, (7, 3)), TIMEOUT_S).committed is None
 
 
 def test_a_transaction_of_a_batch_that_was_begun_again_is_not_gone_on_from() -> None:
     """Its process wrote the batch twice under one name, and the second transaction was decided."""
     write(terms(1), epoch=3)
     write(terms(2), epoch=5)
-    assert reserve_name(SERVERS, SINK, terms(3, (7, 3))).committed is None
+    assert reserve_name(SERVERS, SINK, terms(3, (7, 3)), TIMEOUT_S).committed is None
 
 
 def test_a_second_attempt_in_the_same_process_has_a_name_of_its_own() -> None:
     write(terms(1))
     batch = terms(2, (7, 3))
-    first, second = (reserve_name(SERVERS, SINK, batch) for _ in range(2))
+    first, second = (reserve_name(SERVERS, SINK, batch, TIMEOUT_S) for _ in range(2))
     assert first.transactional_id != second.transactional_id
     assert second.committed is None
 
 
 def test_a_task_of_an_older_driver_does_not_go_on() -> None:
     write(terms(1))
-    reserve_name(SERVERS, SINK, terms(5))
+    reserve_name(SERVERS, SINK, terms(5), TIMEOUT_S)
     with pytest.raises(ProducerFencedError, match="has begun again"):
-        reserve_name(SERVERS, SINK, terms(4, (7, 3)))
+        reserve_name(SERVERS, SINK, terms(4, (7, 3)), TIMEOUT_S)
 
 
 def test_after_a_long_rest_brokers_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +123,7 @@ def test_after_a_long_rest_brokers_are_asked(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(prepare.time, "monotonic", lambda: now[0])
     write(terms(1))
     now[0] = prepare.RESUMED_WITHIN_S + 1
-    assert reserve_name(SERVERS, SINK, terms(2, (7, 3))).committed is None
+    assert reserve_name(SERVERS, SINK, terms(2, (7, 3)), TIMEOUT_S).committed is None
 
 
 def test_a_forked_process_does_not_go_on_from_what_its_parent_prepared(
@@ -124,7 +131,7 @@ def test_a_forked_process_does_not_go_on_from_what_its_parent_prepared(
 ) -> None:
     parent = write(terms(1))
     monkeypatch.setattr(prepare.os, "getpid", lambda: -1)
-    child = reserve_name(SERVERS, SINK, terms(2, (7, 3)))
+    child = reserve_name(SERVERS, SINK, terms(2, (7, 3)), TIMEOUT_S)
     assert child.writer != parent.writer
     assert child.committed is None
 

@@ -189,7 +189,7 @@ def test_a_batch_of_columns_loads_a_page_twice_at_most(name: str) -> None:
 
 
 def column_payloads(name: str) -> tuple[Any, ...]:
-    text = {"v": "x"}
+    text = {"v": ["x"] if "lists" in name else "x"}
     if len(payload_kinds(name)) == 1:
         return ({"new": {"x": 1, "y": 1.0}, "old": None},)
     return (text, text) if "tables" in name else ({"key": {"of": "a"}, "value": text}, text)

@@ -47,8 +47,9 @@ public class LastWorkerFirst extends SparkListener {
     public static synchronized boolean serve(SparkContext context, Object environment) throws ReflectiveOperationException {
         Field factories = environment.getClass().getDeclaredField("pythonWorkers");
         Field idle = PythonWorkerFactory.class.getDeclaredField("idleWorkers");
-        if (factories.getType() != HashMap.class || idle.getType() != Queue.class) {
-            return false;
+        boolean isLimited = context.conf().contains("spark.python.factory.idleWorkerMaxPoolSize");
+        if (isLimited || factories.getType() != HashMap.class || idle.getType() != Queue.class) {
+            return false;  // Spark ends the first worker of a full queue, which must be the coldest
         }
         factories.setAccessible(true);
         idle.setAccessible(true);
