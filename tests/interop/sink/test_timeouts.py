@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from tests.interop.sink.plain_sink import PlainSink, batch
@@ -97,8 +98,11 @@ def test_a_query_that_starts_again_with_another_timeout_has_it_in_each_batch(
     sink: PlainSink, two_phase_commit: str
 ) -> None:
     memory = DriverMemory()
-    before = {"transaction_timeout_ms": 5000}
-    after = {"transaction_timeout_ms": 60000, "transaction_two_phase_commit_enable": two_phase_commit}
+    before: dict[str, Any] = {"transaction_timeout_ms": 5000}
+    after: dict[str, Any] = {
+        "transaction_timeout_ms": 60000,
+        "transaction_two_phase_commit_enable": two_phase_commit,
+    }
     seen = []
     for number, settings in enumerate([before, before, after, after]):
         driver = sink.driver(memory=memory)

@@ -204,7 +204,8 @@ def are_costly(records: Fetched, projection: Projection) -> bool:
     """Tells whether a worker must decode these records, because decoding here would hold up the queries that are planned."""
     if projection.key_format is None and projection.value_format is None:
         return False
-    return sum(rows.nbytes for _, rows in records) > DECODED_BYTES_MAX
+    total: int = sum(rows.nbytes for _, rows in records)
+    return total > DECODED_BYTES_MAX
 
 
 def fetches_of_process() -> SharedFetches:

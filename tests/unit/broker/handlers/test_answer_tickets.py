@@ -6,14 +6,15 @@ import weakref
 from functools import partial
 
 from odradek.broker.handlers.group_requests import AnswerTicket
+from odradek.net.replies import Chunks
 
 
 class Connection:
     """What the encoder of a response belongs to."""
 
 
-def encoded(connection: Connection, response: str) -> tuple[bytes, ...]:
-    return (response.encode(),)
+def encoded(connection: Connection, response: str) -> Chunks:
+    return [response.encode()]
 
 
 def refused(connection: Connection, error: BaseException) -> str:
