@@ -29,6 +29,8 @@ _BOUNDED: Final = {
     "odradek.cluster.image.TopicImage": "the same",
     "odradek.cluster.image.PartitionImage": "the same",
     "odradek.groups.shard.formats.OffsetCommitKey": "a cache of 4,096",
+    "odradek.groups.shard.deadlines.Deadlines._heap": "64, or four for each deadline: what is cancelled goes at its time",
+    "odradek.groups.shard.deadlines.DeadlineKey": "the same",
     "odradek.protocol.wire.UuidCache.(itself)": "a cache of 8,192",
     "odradek.protocol.small_commits._Front": "a cache of 1,024",
     "odradek.storage.directories.log_directory.LogDirectory._stale": "partitions deleted since the last checkpoint, 60 s ago",
