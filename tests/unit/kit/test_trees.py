@@ -20,7 +20,7 @@ def test_the_tree_of_a_text_that_is_kept_is_made_once_and_of_another_each_time()
 
 
 def test_every_rule_that_is_a_program_runs_with_the_others() -> None:
-    programs = {path.stem for path in LINT.glob("[!_]*.py") if "\ndef main(" in path.read_text("utf-8")}
+    programs = {path.stem for path in LINT.rglob("[!_]*.py") if "\ndef main(" in path.read_text("utf-8")}
     assert programs == RULES.keys()
 
 
