@@ -147,7 +147,7 @@ class Source:
         return "".join(self._lines[_first_line(node) - 1 : node.end_lineno])
 
     def text_of(self, method: Method) -> str:
-        """With the directives behind its last statement, however deep they stand."""
+        """Returns a method's text with the directives after its last statement, however deep they are nested."""
         text, number = self._of(method), method.end_lineno or 0
         while number < len(self._lines) and self._lines[number].lstrip().startswith("# sync: "):
             text += self._lines[number]

@@ -34,10 +34,10 @@ class Cluster(Protocol):
     def bootstrap(self) -> str: ...
     def address(self, broker: int) -> tuple[str, int]: ...
     def pids(self) -> list[int]:
-        """Of the brokers that run."""
+        """Returns the process ids of the brokers that run."""
 
     def missing(self) -> list[int]:
-        """The brokers that do not run."""
+        """Returns the ids of the brokers that do not run."""
 
     def start(self) -> None:
         """Start all side by side and wait until each says that it serves."""
@@ -65,7 +65,7 @@ class ClusterContender:
 
 
 def cluster_contenders(jars: PeerJars | None) -> dict[str, ClusterContender]:
-    """By the keys of the contenders with one broker."""
+    """Returns the clusters by the keys of the contenders with one broker."""
     contenders = [
         ClusterContender(key=DURABLE, make=lambda directory, ms: OdradekCluster(directory, ms)),
         ClusterContender(

@@ -181,7 +181,7 @@ def _run(servers: str, checkpoint: Path) -> Started:
 
 
 def _filled(keys: int, filling: Started, checkpoint_bytes: int) -> str:
-    """What counting the keys took, as text."""
+    """Returns what counting the keys took, as text."""
     text = (
         f"{keys:,} keys counted in {filling.seconds:.1f} s, {filling.peak_bytes >> 20:,} MB;"
         f" the checkpoint has {checkpoint_bytes / 1e6:,.0f} MB"

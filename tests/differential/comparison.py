@@ -59,7 +59,7 @@ def run(script: str, bootstrap: str) -> Steps:
 
 
 def settings_of(script: str) -> dict[str, str]:
-    """What its broker is started with; a script with settings of its own needs a broker of its own."""
+    """Returns the settings that its broker is started with; a script with settings of its own needs a broker of its own."""
     return {**SETTINGS, **_own_settings(script)}
 
 
@@ -84,7 +84,7 @@ def record(script: str, steps: Steps) -> None:
 
 
 def compare(script: str, kafka: Steps, here: Steps) -> Iterator[Difference]:
-    """What differs, one field at a time, at places like `groups/join: members.<id 1>.error_code`."""
+    """Returns what differs, one field at a time, at places like `groups/join: members.<id 1>.error_code`."""
     ours = {step["step"]: step for step in here}
     for step in kafka:
         place = f"{script}/{step['step']}: "

@@ -181,7 +181,7 @@ def create_topic(
 
 
 def known_to(peer: BlockingWire) -> Known:
-    """What the brokers have, for generated requests to refer to. Closes the connection."""
+    """Returns what the brokers have, for generated requests to refer to. Closes the connection."""
     topics = [MetadataRequestTopic(name=TARGET_TOPIC)]
     with peer:
         metadata = peer.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 12)

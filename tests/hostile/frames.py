@@ -77,7 +77,7 @@ def alter_partition_reassignments(partition_count: int) -> bytes:
 
 
 def create_topics(topic_count: int) -> bytes:
-    """Only asked whether they could be made: nothing is left behind."""
+    """Returns a request that only asks whether the topics could be made: no topic is left."""
     topics = [
         CreatableTopic(name=f"n{number:06}", num_partitions=1, replication_factor=1)
         for number in range(topic_count)

@@ -126,7 +126,7 @@ class BlockingWire:
         return receive_frame(self.socket)
 
     def is_closed_within(self, seconds: float) -> bool:
-        """Whether the broker hangs up in time; what it sends before is read and dropped."""
+        """Returns whether the broker hangs up in time; what it sends before is read and dropped."""
         self.socket.settimeout(seconds)
         try:
             while self.socket.recv(1 << 16):
@@ -193,17 +193,17 @@ class Wire:
         return await read_frame(self._reader, seconds=ANSWER_SECONDS)
 
     async def closed_by_broker(self) -> bool:
-        """Whether the broker closes before it sends anything more."""
+        """Returns whether the broker closes before it sends anything more."""
         async with asyncio.timeout(ANSWER_SECONDS):
             return await self._reader.read() == b""
 
     @property
     def has_arrived(self) -> bool:
-        """Whether bytes are there that no one received."""
+        """Returns whether bytes are there that no one received."""
         return bool(self._reader._buffer)  # type: ignore[attr-defined]  # asyncio has no public way to look
 
     def about(self, name: str) -> Any:
-        """What the transport knows: `ssl_object`, `cipher`."""
+        """Returns what the transport knows: `ssl_object`, `cipher`."""
         return self._writer.get_extra_info(name)
 
     def stop_reading(self) -> None:
@@ -263,7 +263,7 @@ class Wire:
         return (await self.ask(request, 9)).responses[0].partition_responses[0]
 
     async def fetch(self, topic: str, offset: int, *, partition: int = 0, **options: int) -> Any:
-        """Without a session; returns the partition's data."""
+        """Fetches without a session; returns the partition's data."""
         response = await self.ask(fetch_request(topic, offset, partition=partition, **options), 11)
         return response.responses[0].partitions[0]
 

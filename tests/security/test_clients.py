@@ -165,7 +165,7 @@ def test_kafka_python_logs_in(broker: LocalBroker, pems: Pems, mechanism: str) -
 
 
 def _principals(brokers: list[Broker]) -> set[str]:
-    """Of all who are connected."""
+    """Returns the principals of all connections."""
     return {connection.requester.principal for made in brokers for connection in made.server.connections}
 
 

@@ -121,7 +121,7 @@ class Stranger(ClientThread):
             self.troubles[type(error).__name__] += 1
 
     def _long_array(self) -> bytes:
-        """As `tests/hostile/attacks/elements.py` makes them, of an API that is served; at random."""
+        """Returns a request as `tests/hostile/attacks/elements.py` makes them, of an API that is served; at random."""
         places = []
         while not places:
             api = APIS[self._chance.choice(sorted(self._blowing.known.api_keys))]

@@ -17,7 +17,11 @@ R = TypeVar("R")
 
 
 class WaitingRequest(Ticket[R]):
-    """A request that waits, and its ticket: no table of waiters is searched for each answer."""
+    """A request that waits, and its ticket: no table of waiters is searched for each answer.
+
+    Subclasses define both methods. The class is not an abstract one, because each answer asks `isinstance`, which is slow for
+    subclasses of `ABC`.
+    """
 
     __slots__ = ()
 

@@ -205,7 +205,7 @@ def _without_epochs(response: Any) -> Any:
 
 
 def _classic_join(group: str, member: str = "") -> JoinGroupRequest:
-    """As a consumer with the classic protocol joins, whose metadata both sides can read."""
+    """Returns the JoinGroup of a consumer with the classic protocol, whose metadata both sides can read."""
     said = ConsumerProtocolSubscription(topics=["cg-one"])
     metadata_ = b"\0\0" + encode(said, 0)
     protocols = [JoinGroupRequestProtocol(name="range", metadata=metadata_)]

@@ -69,7 +69,7 @@ class Program:
         return below if self.kind is PLAIN else [worker for daemon in below for worker in _children(daemon)]
 
     def kill_driver(self) -> bool:
-        """Whether it was up. The processes below it are left to themselves, as in a crash."""
+        """Returns whether it was up. The processes below it are left to themselves, as in a crash."""
         driver, self._driver_pid = self._driver_pid, None
         process = self._process
         was_up = driver is not None and kill(driver)
@@ -114,7 +114,7 @@ class Program:
 
 
 def kill(pid: int) -> bool:
-    """With SIGKILL; whether there was such a process."""
+    """Ends a process by SIGKILL; returns whether there was one."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
         return True

@@ -233,7 +233,7 @@ class _Killer:
             self._reviving.join()
 
     def _progress(self) -> str:
-        """Whether readers are held back, or the query stands."""
+        """Returns how many batches are done, and which open transactions hold back readers."""
         with Admin(self._cluster.address) as admin:
             names = [
                 transaction.transactional_id for transaction in admin.list_transactions(states=["Ongoing"])
@@ -246,7 +246,7 @@ class _Killer:
         return "Python worker" if kind == WORKER else kind
 
     def _strike(self, kind: str) -> bool:
-        """Whether anything was hit."""
+        """Returns whether anything was hit."""
         if kind == DRIVER:
             return self._program.kill_driver()
         if kind == WORKER:

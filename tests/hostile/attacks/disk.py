@@ -59,7 +59,7 @@ def _fill_and_delete(stage: Stage) -> None:
 
 
 def _fill(ballast: Path) -> None:
-    """Until not another byte fits."""
+    """Writes until not another byte fits."""
     with ballast.open("wb", buffering=0) as file:
         for size in (MEBIBYTE, 4096, 512):
             try:

@@ -54,7 +54,7 @@ def until_it_times_out(sink: PlainSink, terms: BatchTerms, task: Participant) ->
 
 
 def decide_only(driver: SinkDriver, terms: BatchTerms, *tasks: Participant) -> None:
-    """And die before that is carried out."""
+    """Decides, and dies before the decision is carried out."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(driver, "carry_out", lambda decision: None)
         driver.decide(terms, batch(0), tasks, {})

@@ -190,7 +190,7 @@ ELSEWHERE: Final = {
 
 
 async def test_every_metric_is_named_in_the_documentation(scene: Any, opened: list[MetricsListener]) -> None:
-    """In full, or behind "…" where it shares its beginning with another name."""
+    """A name is there in full, or after "…" where it shares its beginning with another name."""
     samples = await busy_broker(scene, opened) | of_pipelines()
     words = set(re.findall(r"…?[a-z_]\w+", (DEPLOY.parent / "docs" / "metrics.md").read_text()))
     endings = tuple(word[1:] for word in words if word.startswith("…"))

@@ -189,7 +189,7 @@ async def test_a_fetch_takes_no_more_than_the_quotas_window(wire: Any, make_fetc
 
 
 async def a_share_member(wire: Any, batch_count: int) -> Member:
-    """Of a group that reads the topic `t` from its beginning."""
+    """Returns a member of a group that reads the topic `t` from its beginning."""
     await wire.create("t")
     await set_of_group(wire, share_auto_offset_reset="earliest")
     for _ in range(batch_count):

@@ -55,7 +55,7 @@ class Member:
         return response
 
     async def join(self, **changes: Any) -> Any:
-        """With a member id of its own, as clients from version 4 on get it first."""
+        """Joins with a member id of its own, as clients from version 4 on get it first."""
         self.send_join(**changes)
         response = await self.joined()
         if response.error_code == MEMBER_ID_REQUIRED:

@@ -159,7 +159,7 @@ def acl(required: RequiredAcl, name: str, case: str, *, deny: bool = False) -> A
 
 
 def acls_of(cell: Cell) -> frozenset[Acl]:
-    """Those of the case, and what the other rows of the API need."""
+    """Returns the ACLs of the case, and those that the other rows of the API need."""
     others = {
         acl(rule.required, name, "")
         for rule in ACCESS[cell.api.name]

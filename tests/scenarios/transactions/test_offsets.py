@@ -42,7 +42,7 @@ class OffsetsProducer(TransactionalProducer):
         self.version = version
 
     async def add_offsets(self) -> None:
-        """Which newer clients leave to the broker."""
+        """Adds the group's offsets, which newer clients leave to the broker."""
         if self.version < ADDS_BY_ITSELF:
             request = AddOffsetsToTxnRequest(
                 transactional_id=self.name,
@@ -106,7 +106,7 @@ async def settled(wire: Any) -> int:
 
 
 async def commit(wire: Any, offset: int) -> int:
-    """Without a transaction."""
+    """Commits without a transaction."""
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
 

@@ -110,7 +110,7 @@ class ControlPlanes:
         return wire
 
     def apis(self, node: int, listener: str) -> set[str]:
-        """That were asked there since the last `forget`."""
+        """Returns the APIs that were asked there since the last `forget`."""
         return {api for api, _ in self.asked[node, listener]}
 
     def forget(self) -> None:

@@ -92,11 +92,11 @@ class FuzzedConnection:
         self._connection.connection_made(self._transport)
 
     def note_state(self) -> None:
-        """After each frame."""
+        """Notes the connection's state after each frame."""
         self.was_open = self.was_open or self._session.state is LoginState.OPEN
 
     async def send(self, content: bytes) -> None:
-        """As much of it as the connection wants to read."""
+        """Hands over as much of the content as the connection wants to read."""
         connection, view = self._connection, memoryview(content)
         for _ in range(_TURNS_MAX):
             while view and self._transport.is_reading() and not self._transport.is_closing():

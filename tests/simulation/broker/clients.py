@@ -81,7 +81,7 @@ class ClientContext:
         return await WireClient.connect(self.broker, PORT)
 
     async def connect_to(self, partition: TopicPartition) -> WireClient:
-        """To where the partition is written and read."""
+        """Connects to the broker where the partition is written and read."""
         return await self.connect()
 
     def named(self, topic: str, *, by_id: bool) -> str | UUID:
@@ -89,7 +89,7 @@ class ClientContext:
         return self.topic_ids[topic] if by_id else topic
 
     async def pause(self) -> None:
-        """Before trying again."""
+        """Waits before the next try."""
         await asyncio.sleep(self.rng.uniform(0.01, 0.5))
 
     async def stay_connected(

@@ -31,7 +31,7 @@ _SETTINGS: Final = {"log.retention.check.interval.ms": "300"}
 
 @dataclass(slots=True, kw_only=True)
 class BrokerPlan:
-    """What a seed decided."""
+    """The plan of a run, which its seed decides."""
 
     partition_count: int
     record_count: int

@@ -63,7 +63,7 @@ _NOT_NOW: Final = frozenset(
 
 
 async def insist(context: ClusterContext, act: Callable[[ClusterRouter], Awaitable[T]]) -> T:
-    """Until it works."""
+    """Repeats an operation until it works."""
     while True:
         client = await context.connect()
         try:
@@ -138,7 +138,7 @@ class ChurnWork:
         return response.topics[0].topic_id if code is ErrorCode.NONE else None
 
     async def _write_and_read(self, number: int) -> None:
-        """By id, so that nothing of this topic can rightly be found in the next."""
+        """Writes to the topic and reads it by id, so that nothing of this topic can rightly be found in the next."""
         context, name = self._setting.context, TopicPartition(CHURN, 0)
         ledger = self._ledger = Ledger(f"{CHURN}/{number}")
         source = RecordSource(

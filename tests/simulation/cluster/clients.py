@@ -45,7 +45,7 @@ class ClusterContext(ClientContext):
         return ClusterRouter(self)
 
     async def connect_to(self, partition: TopicPartition) -> WireClient:
-        """To the partition's leader, as some broker knows it."""
+        """Connects to the partition's leader, as some broker knows it."""
         client = ClusterRouter(self)
         address = await client.leader_of(partition)
         client.close()
@@ -62,7 +62,7 @@ class ClusterContext(ClientContext):
 
 
 class ClusterRouter:
-    """To the whole cluster; used as a `WireClient` is."""
+    """A connection to the whole cluster; used as a `WireClient` is."""
 
     def __init__(self, context: ClusterContext) -> None:
         self._context = context
@@ -103,7 +103,7 @@ class ClusterRouter:
         return self._anyone()
 
     def _partition(self, request: Any) -> TopicPartition | None:
-        """Of a request that goes to the leader of its only partition."""
+        """Returns the partition of a request that goes to the leader of its only partition."""
         match type(request).__name__:
             case "ProduceRequest":
                 topic = request.topic_data[0]

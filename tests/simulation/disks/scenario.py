@@ -108,7 +108,7 @@ class DiskCluster:
         return self.world.loop.time() - began
 
     def partitions(self, topic: str = TOPIC) -> list[PartitionImage]:
-        """Those of a topic, as the controller has them; none while no one knows the topic."""
+        """Returns the partitions of a topic, as the controller has them; none while no one knows the topic."""
         image = self.view.image()
         return [] if image is None or topic not in image.topics else list(image.topics[topic].partitions)
 
@@ -124,7 +124,7 @@ class DiskCluster:
         )
 
     async def produce(self, count: int) -> None:
-        """To all partitions, with acks=all; returns when all is acknowledged."""
+        """Writes to all partitions, with acks=all; returns when all is acknowledged."""
         self._source_count += 1
         await gather_all(*(self._produce_to(name, count) for name in PARTITIONS))
 

@@ -251,7 +251,7 @@ class GroupMember:
 
 
 def _what(sent: SentCommit, topic: str, topic_id: UUID | None) -> OffsetCommitRequestTopic:
-    """By name, or by id where there is one."""
+    """Returns a commit's topic, with its id if it has one, else with its name."""
     partition = OffsetCommitRequestPartition(
         partition_index=sent.partition, committed_offset=sent.offset, committed_metadata=""
     )
@@ -261,7 +261,7 @@ def _what(sent: SentCommit, topic: str, topic_id: UUID | None) -> OffsetCommitRe
 
 
 async def commit_alone(context: ClientContext, history: GroupHistory, topic: str) -> None:
-    """Without being a member, until it is acknowledged: a group with offsets is never deleted here.
+    """Commits without being a member, until it is acknowledged: a group with offsets is never deleted here.
 
     One without may be, whenever it is empty, and then its generations begin again.
     """

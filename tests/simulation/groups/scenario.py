@@ -38,7 +38,7 @@ GROUP_SETTINGS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
-    """What a seed decided."""
+    """The plan of a run, which its seed decides."""
 
     partition_count: int
     member_count: int

@@ -169,7 +169,7 @@ class RudeScenario:
         await kind(rude, rude.transport, rng)
 
     async def _stand_still(self, rude: _Rude, transport: asyncio.Transport, rng: Random) -> None:
-        """In the middle of a large frame."""
+        """Stops in the middle of a large frame."""
         size = rng.randint(70_000, FRAME_BYTES_MAX)
         transport.write(struct.pack(">i", size) + bytes(rng.randint(0, size - 1)))
 
@@ -204,7 +204,7 @@ class RudeScenario:
 
 
 def _large_request(size_bytes: int) -> ProduceRequest:
-    """To a topic that does not exist: it is refused in few words."""
+    """Returns a large request to a topic that does not exist: it is refused in few words."""
     return produce_request("nowhere", bytes(size_bytes), acks=1, timeout_ms=10_000)
 
 

@@ -137,7 +137,7 @@ class TransactionalProducer:
 
     @property
     def waits_for(self) -> str:
-        """For people; empty when all is over."""
+        """Returns a text for people; empty when all is over."""
         if not self._left:
             return ""
         step = "its end" if self._ending else f"{len(self._unsent)} records"
@@ -150,7 +150,7 @@ class TransactionalProducer:
         return self._end_version >= _EPOCHS
 
     async def run(self) -> None:
-        """Until all its transactions are over, one way or another."""
+        """Runs until all its transactions are over, one way or another."""
         await asyncio.sleep(self._rng.uniform(0, 2))
         while self._left:
             try:

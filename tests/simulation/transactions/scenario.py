@@ -40,7 +40,7 @@ _CONFIGS: Final = {"message.timestamp.after.max.ms": str(1 << 50)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionPlan:
-    """What a seed decided."""
+    """The plan of a run, which its seed decides."""
 
     partition_count: int
     id_count: int

@@ -173,7 +173,7 @@ def test_records_that_fail_are_left_out_one_by_one_with_generated_code(
 
 @pytest.mark.parametrize("on_error", ["skip", "fail"])
 def test_a_null_value_stays_null_where_the_select_says_so(on_error: Any, spark: SparkSession) -> None:
-    """With an expression that is tried, and without."""
+    """The select has an expression that is tried, and one that is not."""
     app = Streams("stays", on_error=on_error, spark=spark)
     read = app.stream("in", key="k STRING", value="a BIGINT")
     for name, null_stays in (("computed", False), ("stays", True)):

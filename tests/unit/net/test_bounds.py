@@ -113,7 +113,7 @@ async def running(limits: ServerLimits = LIMITS) -> AsyncIterator[Running]:
 
 
 async def send_unfinished(it: Running, count: int) -> None:
-    """Of `count` frames of the largest size all but a byte, as far as they are received."""
+    """Sends all but a byte of `count` frames of the largest size, as far as they are received."""
 
     async def attack(sock: socket.socket) -> None:
         try:
