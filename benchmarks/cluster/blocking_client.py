@@ -9,13 +9,18 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
 from benchmarks.cluster.nodes import BROKERS, Cluster
 from odradek.protocol import RequestHeader, api_by_name, decode_response, encode_request
 from odradek.protocol.messages.cluster.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from odradek.protocol.messages.data.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.topics.create_topics import (
     CreatableReplicaAssignment,
@@ -23,10 +28,13 @@ from odradek.protocol.messages.topics.create_topics import (
     CreateTopicsRequest,
 )
 from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest
+from odradek.protocol.messages.topics.describe_log_dirs import DescribeLogDirsRequest
 
 _METADATA_LOG: Final = "__cluster_metadata"
 _SOCKET_SECONDS_MAX: Final = 120.0
 _CREATE_MS_MAX: Final = 120_000
+_END: Final = -1
+"""The timestamp of ListOffsets that asks for the end of a log."""
 
 
 class BlockingClient:
@@ -65,6 +73,33 @@ class BlockingClient:
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         answer = self.ask("Metadata", 8, request)
         return [partition for item in answer.topics if not item.error_code for partition in item.partitions]
+
+    def led_by(self, broker: int) -> dict[str, list[int]]:
+        """The partitions that `broker` leads, by topic, as Metadata names them."""
+        answer = self.ask("Metadata", 8, MetadataRequest(topics=None, allow_auto_topic_creation=False))
+        led: dict[str, list[int]] = {}
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                if partition.leader_id == broker:
+                    led.setdefault(topic.name, []).append(partition.partition_index)
+        return led
+
+    def has_ends(self, partitions: Mapping[str, Sequence[int]]) -> bool:
+        """Whether this broker, as their leader, answers for the end offset of each of these partitions."""
+        topics = [
+            ListOffsetsTopic(
+                name=name,
+                partitions=[ListOffsetsPartition(partition_index=index, timestamp=_END) for index in indexes],
+            )
+            for name, indexes in partitions.items()
+        ]
+        answer = self.ask("ListOffsets", 6, ListOffsetsRequest(replica_id=-1, topics=topics))
+        return not any(partition.error_code for topic in answer.topics for partition in topic.partitions)
+
+    def replica_count(self) -> int:
+        """How many replicas are in this broker's log directories."""
+        answer = self.ask("DescribeLogDirs", 3, DescribeLogDirsRequest(topics=None))
+        return sum(len(topic.partitions) for result in answer.results for topic in result.topics)
 
     def create(self, topics: Sequence[CreatableTopic]) -> None:
         """RuntimeError unless all were created."""

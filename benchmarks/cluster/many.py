@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from typing import Final
 
 from benchmarks.cluster.blocking_client import BlockingClient, all_in_sync, until
@@ -29,21 +30,7 @@ def many(item: Up, plan: ClusterPlan, round_number: int) -> Iterator[Sample]:
     time.sleep(REST_SECONDS)
     yield from _memory(item, round_number, "at rest, mean of three")
     os.sync()
-    with BlockingClient(cluster.address(BROKERS[0])) as asker:
-        before = sum(map(cpu_seconds, cluster.pids()))
-        started = time.perf_counter()
-        asker.create(many_topics(plan.topics, 1, "single"))
-        made = time.perf_counter() - started
-        _until_in_sync(asker, plan.topics)
-        served = time.perf_counter() - started
-        spent = sum(map(cpu_seconds, cluster.pids())) - before
-    condition = f"{plan.topics:,} by one request"
-    yield from item.samples("topics made", f"{condition}, answered", round_number, {"s": (made, "lower")})
-    led: dict[str, tuple[float, Better]] = {
-        "s": (served, "lower"),
-        "CPU s of the three brokers": (spent, "lower"),
-    }
-    yield from item.samples("topics made", f"{condition}, led", round_number, led)
+    yield from _made(item, plan, round_number)
     count = _fill(cluster, plan)
     condition = f"{count:,} partitions"
     time.sleep(REST_SECONDS)
@@ -58,6 +45,45 @@ def many(item: Up, plan: ClusterPlan, round_number: int) -> Iterator[Sample]:
     yield from item.samples(
         "restart after kill -9 of all", f"{condition}, in sync", round_number, {"s": (synced, "lower")}
     )
+
+
+def _made(item: Up, plan: ClusterPlan, round_number: int) -> Iterator[Sample]:
+    """The topics of one request: until it is answered, all are led, all leaders serve, and all replicas exist.
+
+    A topic is led once the controller has decided it, whether or not a broker has made a log for it.
+    """
+    cluster = item.cluster
+
+    def spent() -> float:
+        return sum(map(cpu_seconds, cluster.pids()))
+
+    def samples(condition: str, seconds: float, cpu: float | None = None) -> Iterator[Sample]:
+        figures: dict[str, tuple[float, Better]] = {"s": (seconds, "lower")}
+        if cpu is not None:
+            figures["CPU s of the three brokers"] = (cpu, "lower")
+        full = f"{plan.topics:,} by one request, {condition}"
+        return item.samples("topics made", full, round_number, figures)
+
+    with ExitStack() as stack:
+        askers = {broker: stack.enter_context(BlockingClient(cluster.address(broker))) for broker in BROKERS}
+        asker = askers[BROKERS[0]]
+        replicas_before = _replica_count(askers)
+        before = spent()
+        started = time.perf_counter()
+        asker.create(many_topics(plan.topics, 1, "single"))
+        yield from samples("answered", time.perf_counter() - started)
+        _until_in_sync(asker, plan.topics)
+        yield from samples("led", time.perf_counter() - started, spent() - before)
+        led = {broker: asker.led_by(broker) for broker in BROKERS}
+        _until(lambda: all(askers[broker].has_ends(led[broker]) for broker in BROKERS), "serving all topics")
+        yield from samples("served by their leaders", time.perf_counter() - started)
+        replicas = replicas_before + plan.topics * len(BROKERS)
+        _until(lambda: _replica_count(askers) >= replicas, "making all replicas")
+        yield from samples("all replicas there", time.perf_counter() - started, spent() - before)
+
+
+def _replica_count(askers: Mapping[int, BlockingClient]) -> int:
+    return sum(asker.replica_count() for asker in askers.values())
 
 
 def _memory(item: Up, round_number: int, condition: str) -> Iterator[Sample]:

@@ -139,6 +139,22 @@ def test_the_cluster_suite_runs_and_says_what_failed(tmp_path, server_kind):
     assert sample_values["3 brokers: restart of a broker to full ISR", "s"] > 0
 
 
+def test_topics_are_made_until_each_replica_is_there(tmp_path, server_kind):
+    if server_kind == "kafka":
+        pytest.skip("runs its own brokers")
+    flags = ["--smoke", "--no-peer", "--contender", "odradek", "--out", str(tmp_path)]
+    assert run.main([*flags, "--only", "cluster", "--cluster-part", "many"]) == 0
+    document = json.loads((tmp_path / "results.json").read_text())
+    assert document["cluster"]["failed"] == []
+    seconds = [
+        entry["value"]
+        for entry in document["samples"]
+        if (entry["measure"], entry["quantity"]) == ("3 brokers: topics made", "s")
+    ]
+    assert len(seconds) == 4
+    assert seconds == sorted(seconds)
+
+
 def test_each_round_of_the_cluster_suite_begins_with_another_contender():
     assert [in_turn("abc", number)[0] for number in range(4)] == ["a", "b", "c", "a"]
 
