@@ -9,6 +9,7 @@ import pytest
 from tests.kit.waiting import until
 
 from odradek.broker.fetch import delayed_fetch
+from odradek.broker.handlers.data import fetch
 from odradek.cluster.image import BrokerImage, PartitionImage
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import BrokerId, LeaderEpoch
@@ -120,8 +121,30 @@ class Stage:
         return response.responses[0].partitions[0] if response.responses else response
 
 
+class Ways:
+    """Which of the two ways fetches took."""
+
+    def __init__(self) -> None:
+        self.is_short_closed = False
+        self.short_count = 0
+
+
 @pytest.fixture
-async def stage(scene: Any) -> AsyncIterator[Stage]:
+def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
+    ways, served = Ways(), fetch.SERVED
+
+    def short(*arguments: Any) -> Any:
+        assert served.short is not None
+        reply = None if ways.is_short_closed else served.short(*arguments)
+        ways.short_count += reply is not None
+        return reply
+
+    monkeypatch.setattr(fetch, "SERVED", replace(served, short=short))
+    return ways
+
+
+@pytest.fixture
+async def stage(scene: Any, ways: Ways) -> AsyncIterator[Stage]:
     await scene.start(
         replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector", broker_rack="near"
     )
@@ -358,12 +381,9 @@ class Session:
     async def wait(self, **options: Any) -> asyncio.Task[list[Any]]:
         """Ask, and return once the broker holds the request back."""
         asked = asyncio.get_running_loop().create_task(self.ask(**options))
-        for _ in range(6_000):
-            if self._state.resting is not None and self._state.resting.waiting is not None:
-                return asked
-            assert not asked.done(), "answered at once"
-            await asyncio.sleep(0.01)
-        raise AssertionError("the request never came to wait")
+        await until(lambda: self._state.epoch > self.epoch)
+        assert not asked.done(), "answered at once"
+        return asked
 
     async def has_all(self, end_offset: int) -> None:
         """Ask from there, and go on until the high watermark is there, too."""
@@ -481,3 +501,100 @@ async def test_the_end_of_a_role_wakes_what_rests(stage: Stage, session: Session
     (partition,) = await waiting
     assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert session.resting == 0
+
+
+@pytest.fixture(params=["short", "general"])
+def way(request: pytest.FixtureRequest, ways: Ways) -> int:
+    """How many of the fetches that the short way serves take it."""
+    ways.is_short_closed = request.param == "general"
+    return int(not ways.is_short_closed)
+
+
+@pytest.fixture
+def late_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A high watermark that moved is no reason to answer before time is up."""
+    monkeypatch.setattr(delayed_fetch, "MARK_DELAY_S", 600.0)
+
+
+@pytest.mark.usefixtures("late_marks")
+async def test_both_ways_send_what_is_appended(stage: Stage, session: Session, ways: Ways, way: int) -> None:
+    stage.lead(ME, OTHER)
+    await stage.append(b"x")
+    (first,) = await session.ask(0)
+    waiting = await session.wait(offset=1, wait_ms=600_000)
+    assert stage.partition.high_watermark == 1, "the question is the acknowledgement"
+    await stage.append(b"y")
+    (partition,) = await asyncio.wait_for(waiting, 60)
+    marks = {"high_watermark": 1, "last_stable_offset": 1}
+    assert partition.replace(records=b"") == first.replace(records=b"", **marks)
+    assert len(partition.records) == len(first.records) > 0
+    assert ways.short_count == way
+    await stage.append(b"z")
+    (again,) = await session.ask(1, high_watermark=1)
+    assert bytes(again.records[: len(partition.records)]) == partition.records, "what is asked for twice"
+    assert len(again.records) == 2 * len(partition.records)
+    assert await session.ask(3, high_watermark=1, wait_ms=1), "its high watermark is news"
+    assert stage.partition.high_watermark == 3
+    assert await session.ask(wait_ms=1) == [], "it has heard of it"
+
+
+async def test_both_ways_send_a_high_watermark_that_moves(
+    stage: Stage, session: Session, ways: Ways, way: int
+) -> None:
+    stage.lead(ME, OTHER, BrokerId(3))
+    await stage.append(b"x")
+    await session.ask(0)
+    waiting = await session.wait(offset=1, wait_ms=600_000)
+    stage.lead(ME, OTHER)
+    (moved,) = await asyncio.wait_for(waiting, 60)
+    assert (moved.high_watermark, moved.records) == (1, b"")
+    assert ways.short_count == way
+
+
+async def test_both_ways_end_a_wait_in_which_nothing_happens(
+    stage: Stage, session: Session, ways: Ways, way: int
+) -> None:
+    stage.lead(ME, OTHER, BrokerId(3))
+    await stage.append(b"x")
+    await session.ask(0)
+    assert await session.ask(1, wait_ms=1) == []
+    waiting = await session.wait(offset=1, wait_ms=600_000)
+    session.wire.ask_later(FetchRequest(session_epoch=-1), 18)
+    assert await asyncio.wait_for(waiting, 60) == []
+    await session.wire.response()
+    assert ways.short_count == 2 * way
+
+
+@pytest.mark.usefixtures("late_marks")
+async def test_both_ways_report_a_role_that_ends_during_the_wait(
+    stage: Stage, session: Session, ways: Ways, way: int
+) -> None:
+    stage.lead(ME, OTHER)
+    await stage.append(b"x")
+    await session.ask(0)
+    waiting = await session.wait(offset=1, wait_ms=600_000)
+    stage.follow()
+    (ended,) = await asyncio.wait_for(waiting, 60)
+    assert ended.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+    assert ways.short_count == way
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"leader_epoch": 99}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        ({"offset": 2}, ErrorCode.OFFSET_OUT_OF_RANGE),
+        ({"last_epoch": 5}, ErrorCode.OFFSET_OUT_OF_RANGE),
+    ],
+)
+async def test_what_is_refused_has_the_general_way_and_changes_nothing(
+    stage: Stage, session: Session, ways: Ways, fields: dict[str, int], code: ErrorCode
+) -> None:
+    stage.lead(ME, OTHER)
+    await stage.append(b"x")
+    await session.ask(0)
+    (refused,) = await session.ask(**{"offset": 1, "wait_ms": 600_000, **fields})
+    assert refused.error_code == code
+    assert (stage.partition.high_watermark, ways.short_count) == (0, 0)
+    (answered,) = await session.ask(1, wait_ms=600_000)
+    assert (answered.error_code, answered.high_watermark, ways.short_count) == (0, 1, 1)

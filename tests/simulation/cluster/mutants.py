@@ -13,6 +13,7 @@ from tests.simulation.mutant import Patches, mutant
 from odradek.broker.cluster import disk_identity
 from odradek.broker.cluster.disk_identity import DiskIdentity
 from odradek.broker.cluster.loss_evidence import ALL_THERE, LossFinding
+from odradek.broker.fetch import lone_partition
 from odradek.broker.fetch import reading as fetch_reading
 from odradek.broker.replicas import opening as replica_opening
 from odradek.broker.replicas.opening import LogOpenRequest, ReplicaOpening
@@ -189,7 +190,8 @@ def truncates_to_high_watermark() -> Patches:
 
 @mutant("row 2: logs that have parted are gone on with", _SCENARIO)
 def divergence_ignored() -> Patches:
-    yield patch.object(fetch_reading, "_divergence", lambda partition, wanted: None)
+    for module in (fetch_reading, lone_partition):
+        yield patch.object(module, "divergence", lambda partition, wanted: None)
 
 
 @mutant("row 2: a follower cuts where the leader's epoch ends, and looks no further back", _SCENARIO)

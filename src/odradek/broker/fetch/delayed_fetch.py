@@ -8,33 +8,42 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from odradek.broker.sessions.unchanged_partitions import UnchangedPartitions
 from odradek.model.ids import Offset
 from odradek.protocol.messages.data.fetch import FetchResponse
 from odradek.replication.partition import Partition
+from odradek.runtime.prompt import PromptFuture
+
+AnswerT = TypeVar("AnswerT")
 
 MARK_DELAY_S: Final = 0.005
 """A follower learns of a high watermark that moved after this delay, unless records carry it earlier."""
 
 
-MakeAnswer = Callable[[], FetchResponse | Coroutine[object, None, FetchResponse]]
+MakeAnswer = Callable[[], AnswerT | Coroutine[object, None, AnswerT]]
 """Returns the response, or a coroutine if a read must wait for the disk: another thread does that."""
 
 
-class _DelayedFetch:
-    """A response to come, at the latest when time is up."""
+class _DelayedFetch(Generic[AnswerT]):
+    """A response to come, at the latest when time is up. It is a message, or the bytes of one."""
 
-    def __init__(self, partitions: Iterable[Partition], make_answer: MakeAnswer, *, wait_s: float) -> None:
-        loop = asyncio.get_running_loop()
-        self._bringing: asyncio.Task[FetchResponse] | None = None
+    def __init__(
+        self,
+        partitions: Iterable[Partition],
+        make_answer: MakeAnswer[AnswerT],
+        response: asyncio.Future[AnswerT] | PromptFuture[AnswerT],
+        *,
+        wait_s: float,
+    ) -> None:
+        self._bringing: asyncio.Task[AnswerT] | None = None
         """The answer, while another thread reads from the disk for it."""
         self._make_answer = make_answer
         self._partitions = list(partitions)
-        self._timer = loop.call_later(wait_s, self._time_is_up)
-        self.response: asyncio.Future[FetchResponse] = loop.create_future()
-        self.response.add_done_callback(self._stop)
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._time_is_up)
+        self.response = response
+        response.add_done_callback(self._stop)
 
     def _time_is_up(self) -> None:
         self._answer()
@@ -49,13 +58,13 @@ class _DelayedFetch:
         except Exception as error:  # noqa: BLE001 - the caller (a writer, a timer) has no part in it; the asker has
             self.response.set_exception(error)
             return
-        if isinstance(response, FetchResponse):
-            self.response.set_result(response)
-        else:
+        if isinstance(response, Coroutine):
             self._bringing = asyncio.get_running_loop().create_task(response, name="fetch from disk")
             self._bringing.add_done_callback(self._brought)
+        else:
+            self.response.set_result(response)
 
-    def _brought(self, bringing: asyncio.Task[FetchResponse]) -> None:
+    def _brought(self, bringing: asyncio.Task[AnswerT]) -> None:
         error = None if bringing.cancelled() else bringing.exception()
         if self.response.done():
             return
@@ -66,7 +75,7 @@ class _DelayedFetch:
         else:
             self.response.set_result(bringing.result())
 
-    def _stop(self, _: asyncio.Future[FetchResponse]) -> None:
+    def _stop(self, _: object) -> None:
         self._timer.cancel()
         if self._bringing is not None and self.response.cancelled():
             self._bringing.cancel()
@@ -74,19 +83,21 @@ class _DelayedFetch:
             partition.unwatch(self)  # type: ignore[arg-type]
 
 
-class ConsumerWaiting(_DelayedFetch):
-    """Answers when enough bytes became readable, when a partition ended, or when time is up."""
+class ConsumerWaiting(_DelayedFetch[FetchResponse]):
+    """Answers when enough bytes became readable, when a partition ended, or when time is up. Its future is asyncio's: what it
+    calls must not run in the middle of what made records readable."""
 
     def __init__(
         self,
         partitions: Iterable[Partition],
-        make_answer: MakeAnswer,
+        make_answer: MakeAnswer[FetchResponse],
         *,
         wait_s: float,
         missing_bytes: int,
         committed_only: bool,
     ) -> None:
-        super().__init__(partitions, make_answer, wait_s=wait_s)
+        response: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
+        super().__init__(partitions, make_answer, response, wait_s=wait_s)
         self._missing_bytes = missing_bytes
         for partition in self._partitions:
             partition.watch(self, committed_only=committed_only)
@@ -100,11 +111,12 @@ class ConsumerWaiting(_DelayedFetch):
         self._answer()
 
 
-class FollowerWaiting(_DelayedFetch):
+class FollowerWaiting(_DelayedFetch[AnswerT]):
     """Answers when enough bytes were appended, when a partition's role ended, or when time is up; and soon after a high
     watermark moved beyond the one that the follower knows (KIP-1166).
 
-    It does so in the loop's next round, not in the middle of an append: what else is appended in this one goes with it.
+    It does so in the loop's next round, not in the middle of an append: what else is appended in this one goes with it. So its
+    future may call back at once: the answer is on its way before the next follower's is made.
 
     A follower that sends another request on the same connection has something new, and is answered at once.
     """
@@ -112,9 +124,9 @@ class FollowerWaiting(_DelayedFetch):
     def __init__(
         self,
         known: dict[Partition, Offset],
-        make_answer: MakeAnswer,
+        make_answer: MakeAnswer[AnswerT],
         *,
-        nothing: Callable[[], FetchResponse],
+        nothing: Callable[[], AnswerT],
         wait_s: float,
         missing_bytes: int,
         resting: UnchangedPartitions[Any] | None = None,
@@ -124,7 +136,7 @@ class FollowerWaiting(_DelayedFetch):
         there is news already, no more urgent than a high watermark."""
         self._nothing = nothing
         self._all_bytes = missing_bytes
-        super().__init__(known, make_answer, wait_s=wait_s)
+        super().__init__(known, make_answer, PromptFuture(), wait_s=wait_s)
         self._known = known
         self._missing_bytes = missing_bytes
         self._marks: asyncio.TimerHandle | None = None
@@ -178,7 +190,7 @@ class FollowerWaiting(_DelayedFetch):
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._answer)
 
-    def _stop(self, response: asyncio.Future[FetchResponse]) -> None:
+    def _stop(self, response: object) -> None:
         if self._marks is not None:
             self._marks.cancel()
         if self._resting is not None and self._resting.waiting is self:

@@ -37,7 +37,7 @@ _UNBOUNDED: Final = 1 << 62
 _SINCE_RACKS: Final = 11
 _READ_COMMITTED: Final = 1
 _LOOKS_FOR_COLD: Final = 6
-_COPIED_BYTES_MAX: Final = 1024 * 1024
+COPIED_BYTES_MAX: Final = 1024 * 1024
 _ALL_COPIED_BYTES_MAX: Final = 4 * 1024 * 1024
 """The bytes that a fetch over TLS reads of one partition, and of all, on the event loop: it cannot be sent from the file."""
 """The end of a segment and its index, which say whether to believe the index; a place in the log; the batches there."""
@@ -61,6 +61,45 @@ class Result:
     has_news: bool
 
 
+def fetching_broker(broker: BrokerContext, broker_id: int, broker_epoch: int) -> FetchingBroker:
+    """Returns the follower. Raises STALE_BROKER_EPOCH unless it is registered with that epoch, as far as this broker knows."""
+    known = None
+    for broker_image in broker.image.brokers:
+        if broker_image.broker_id == broker_id:
+            known = broker_image.epoch
+            break
+    if broker_epoch != known:  # a later one, of which we have not heard yet, comes again soon
+        what = "is not registered" if known is None else f"has epoch {known}"
+        raise KafkaError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"broker {broker_id} {what}, as far as this broker knows; the request says {broker_epoch}",
+        )
+    return FetchingBroker(broker_id=BrokerId(broker_id), broker_epoch=broker_epoch)
+
+
+def session_owner(follower: FetchingBroker) -> str:
+    """Returns the owner of a follower's fetch session: another incarnation does not continue it."""
+    return f"broker {follower.broker_id} in epoch {follower.broker_epoch}"
+
+
+def partition_for_follower(
+    broker: BrokerContext, wanted: RequestedPartition, follower: FetchingBroker
+) -> Partition:
+    """Returns the partition, if this broker leads it in the epoch that the follower names, and the follower has a replica.
+    Raises what refuses it."""
+    key, replicas = wanted.key, broker.replicas
+    partition = (
+        replicas.leader(key.topic, key.partition)
+        if key.topic
+        else replicas.leader_by_id(key.topic_id, key.partition)
+    )
+    partition.check_leader_epoch(wanted.current_leader_epoch)
+    partition.leader().check_follower(
+        follower.broker_id, follower.broker_epoch, knows_epoch=wanted.current_leader_epoch >= 0
+    )
+    return partition
+
+
 class FetchReader:
     """Reads what a plan wants; may be run again when more has arrived."""
 
@@ -71,7 +110,10 @@ class FetchReader:
         request: FetchRequest,
         wanted: Sequence[RequestedPartition],
         follower: FetchingBroker | None,
+        *,
+        is_noted: bool = False,
     ) -> None:
+        """`is_noted`: what the follower's request acknowledges was noted before."""
         self.follower = follower
         self.committed_only = request.isolation_level == _READ_COMMITTED and follower is None
         self.found_bytes = 0
@@ -92,7 +134,7 @@ class FetchReader:
             self._max_bytes = min(self._max_bytes, _ALL_COPIED_BYTES_MAX)
         self._memory_room_bytes = 0
         """The bytes that may be read into memory. What is sent from a mapping takes none."""
-        self._is_first = True
+        self._is_first = not is_noted
         self._looks_left = _LOOKS_FOR_COLD
         self._beside: ReadProgress | None = None
         self.traced: list[tuple[Partition, int, int]] = []
@@ -151,8 +193,8 @@ class FetchReader:
             yield
             try:
                 partition = self._partition(wanted)
-                if _divergence(partition, wanted) is None:
-                    _check_range(partition, wanted.fetch_offset)
+                if divergence(partition, wanted) is None:
+                    check_range(partition, wanted.fetch_offset)
                     partition.leader().follower_fetched(
                         follower.broker_id,
                         follower.broker_epoch,
@@ -178,7 +220,7 @@ class FetchReader:
     def _check_access(self, key: PartitionKey) -> None:
         """Each time that it is read: access may have ended while the fetch waited, or since its session began."""
         access = self._context.access
-        if access is None or self.follower is not None:
+        if access is None:
             return
         name = key.topic
         if not name:
@@ -193,6 +235,8 @@ class FetchReader:
             )
 
     def _partition(self, wanted: RequestedPartition) -> Partition:
+        if self.follower is not None:
+            return partition_for_follower(self._broker, wanted, self.follower)
         key = wanted.key
         self._check_access(key)
         replicas = self._broker.replicas
@@ -210,12 +254,6 @@ class FetchReader:
                 else replicas.leader_by_id(key.topic_id, key.partition)
             )
         partition.check_leader_epoch(wanted.current_leader_epoch)
-        if self.follower is not None:
-            partition.leader().check_follower(
-                self.follower.broker_id,
-                self.follower.broker_epoch,
-                knows_epoch=wanted.current_leader_epoch >= 0,
-            )
         return partition
 
     def _data(self, wanted: RequestedPartition) -> PartitionData:
@@ -230,7 +268,7 @@ class FetchReader:
         if self._rack and (preferred := self._preferred(partition, wanted)) is not None:
             return _found(partition, index, b"", none).replace(preferred_read_replica=preferred)
         self.partitions[partition] = wanted
-        diverging = _divergence(partition, wanted)
+        diverging = divergence(partition, wanted)
         if diverging is not None:
             return _found(partition, index, b"", none, diverging)
         throttled = self.follower is not None and self._is_throttled(partition, wanted)
@@ -240,9 +278,9 @@ class FetchReader:
         end_offset = self._end_offset(partition)
         limit = min(wanted.max_bytes, self._max_bytes - self.found_bytes)
         if not self._sends_uncopied:
-            limit = min(limit, self._memory_room_bytes, _COPIED_BYTES_MAX)
+            limit = min(limit, self._memory_room_bytes, COPIED_BYTES_MAX)
         at_least_one = self.found_bytes == 0 and (self._memory_room_bytes > 0 or self._sends_uncopied)
-        _check_range(partition, wanted.fetch_offset)
+        check_range(partition, wanted.fetch_offset)
         is_at_end = wanted.fetch_offset >= end_offset or (limit <= 0 and not at_least_one)
         if is_at_end or (self._looks_left >= 0 and self._is_cold(partition, wanted.fetch_offset, limit)):
             return _found(partition, index, b"", none)
@@ -340,7 +378,7 @@ def _aborted(partition: Partition, start_offset: int, end_offset: int) -> list[A
     ]
 
 
-def _check_range(partition: Partition, offset: int) -> None:
+def check_range(partition: Partition, offset: int) -> None:
     """Raises OFFSET_OUT_OF_RANGE unless the offset is between the log's start and its end. Between the high watermark and the
     end there is nothing to read yet."""
     if not partition.start_offset <= offset <= partition.log.end_offset:
@@ -350,7 +388,7 @@ def _check_range(partition: Partition, offset: int) -> None:
         )
 
 
-def _divergence(partition: Partition, wanted: RequestedPartition) -> EpochEndOffset | None:
+def divergence(partition: Partition, wanted: RequestedPartition) -> EpochEndOffset | None:
     """Returns the epoch and offset after which the client's log differs from ours; None if its last fetched epoch agrees."""
     if wanted.last_fetched_epoch < 0:
         return None

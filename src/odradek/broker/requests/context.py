@@ -229,9 +229,10 @@ Encode = Callable[[Message], Chunks | HeldReply]
 
 ShortWay = Callable[
     [BrokerContext, Connection, RequestHeader, memoryview, int, Encode],
-    Chunks | PromptFuture[Chunks | None] | None,
+    Chunks | HeldReply | PromptFuture[Chunks | None] | None,
 ]
-"""Serves a frame whose body starts at a position, and returns the bytes of its answer, now or later. None, with nothing done,
+"""Serves a frame whose body starts at a position, and returns the bytes of its answer, now or later; later requests of the
+connection wait for a `HeldReply`. None, with nothing done,
 for a request that only `ApiHandler.handle` serves. The last argument makes the bytes of a response."""
 
 

@@ -137,6 +137,12 @@ class FetchSession:
         """The number of partitions in which nothing happens."""
         return len(self._resting)
 
+    def is_alone(self, key: PartitionKey) -> bool:
+        """Returns whether the session has this partition, and all others rest."""
+        return key in self.partitions and len(self.partitions) - len(self._resting) == (
+            key not in self._resting
+        )
+
     def rest(self, key: PartitionKey, stop: Callable[[], None]) -> None:
         """Leaves the partition out of answers until it is woken; `stop` is called then."""
         self._active.pop(key, None)
@@ -292,15 +298,33 @@ class FetchSessions:
                 ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
                 f"fetch session {session_id} would have too many partitions",
             )
-        session.update(wanted, forgotten)
-        session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
-        session.last_used = now
-        self._sessions[session_id] = self._sessions.pop(session_id)
+        self.continue_with(session, wanted, forgotten, now)
         if not session.partitions:
             del self._sessions[session_id]
             session.close()
             return SessionFetchPlan(wanted=(), session=None, incremental=True)
         return SessionFetchPlan(wanted=session.wanted(), session=session, incremental=True)
+
+    def continue_with(
+        self,
+        session: FetchSession,
+        wanted: Iterable[RequestedPartition],
+        forgotten: Iterable[PartitionKey],
+        now: float,
+    ) -> None:
+        """Applies a request of the session's epoch."""
+        session.update(wanted, forgotten)
+        session.epoch = 1 if session.epoch == _EPOCH_MAX else session.epoch + 1
+        session.last_used = now
+        self._sessions[session.session_id] = self._sessions.pop(session.session_id)
+
+    def of_follower(self, session_id: int, epoch: int, owner: str) -> FetchSession | None:
+        """Returns the session, by topic ids, that a follower's request of this epoch continues; None if `plan` would refuse it,
+        or do more than continue."""
+        session = self._sessions.get(session_id)
+        if session is None or session.owner != owner or session.epoch != epoch or not session.uses_topic_ids:
+            return None
+        return session
 
     def _close(self, session_id: int, owner: str) -> None:
         session = self._sessions.get(session_id)

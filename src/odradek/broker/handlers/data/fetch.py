@@ -18,11 +18,20 @@ that clients may not see (CVE-2018-1288).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Coroutine, Iterable, Sequence
+from functools import partial
 from typing import Final
 from uuid import UUID
 
+from odradek.broker.fetch import lone_partition
 from odradek.broker.fetch.delayed_fetch import ConsumerWaiting, FollowerWaiting
-from odradek.broker.fetch.reading import FetchingBroker, FetchReader, Result, failed
+from odradek.broker.fetch.reading import (
+    FetchingBroker,
+    FetchReader,
+    Result,
+    failed,
+    fetching_broker,
+    session_owner,
+)
 from odradek.broker.handlers.current_leader import HINTED, LeaderHints
 from odradek.broker.requests.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
 from odradek.broker.sessions.fetch_sessions import (
@@ -38,7 +47,7 @@ from odradek.broker.sessions.fetch_sessions import (
 )
 from odradek.broker.sessions.unchanged_partitions import UnchangedPartitions
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.model.ids import BrokerId, Offset
+from odradek.model.ids import Offset
 from odradek.protocol.messages.data.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -341,17 +350,7 @@ def _follower(broker: BrokerContext, context: RequestContext, request: FetchRequ
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
             "only another broker of this cluster, which names its epoch, may fetch as a replica",
         )
-    known = next(
-        (broker_image.epoch for broker_image in broker.image.brokers if broker_image.broker_id == replica_id),
-        None,
-    )
-    if state.replica_epoch != known:  # a later one, of which we have not heard yet, comes again soon
-        what = "is not registered" if known is None else f"has epoch {known}"
-        raise KafkaError(
-            ErrorCode.STALE_BROKER_EPOCH,
-            f"broker {replica_id} {what}, as far as this broker knows; the request says {state.replica_epoch}",
-        )
-    return FetchingBroker(broker_id=BrokerId(replica_id), broker_epoch=state.replica_epoch)
+    return fetching_broker(broker, replica_id, state.replica_epoch)
 
 
 def _wanted(topic: FetchTopic, partition: FetchPartition, by_id: bool) -> RequestedPartition:
@@ -383,7 +382,7 @@ def _plan(
     ]
     owner = context.principal
     if follower is not None:
-        owner = f"broker {follower.broker_id} in epoch {follower.broker_epoch}"
+        owner = session_owner(follower)
     return broker.fetch_sessions.plan(
         session_id=request.session_id,
         epoch=request.session_epoch,
@@ -478,4 +477,4 @@ def _sent(partition_result: Result) -> SentPartition:
     )
 
 
-SERVED = ApiHandler(1, handle, holds=True)
+SERVED = ApiHandler(1, handle, holds=True, short=partial(lone_partition.serve, read_again=_read_again))
