@@ -17,8 +17,10 @@ from odradek.streams.processors.aggregate import (
     AggregateProcessor,
     CalledFunction,
     ColumnFold,
+    GroupFold,
     PythonFold,
     SqlFold,
+    ValueGroups,
 )
 from odradek.streams.processors.columnar import columnar
 from odradek.streams.processors.columns import OriginColumn, TaskColumns, UpdateColumns, order_of
@@ -100,7 +102,9 @@ LIKE_KSQL = SqlAggregation(
 SMALL = pa.struct([("x", pa.int64()), ("of", pa.int64())])
 
 
-def windows(size_ms: int, every_ms: int, grace_ms: int, fold: ColumnFold = FOLD) -> WindowProcessor:
+def windows(
+    size_ms: int, every_ms: int, grace_ms: int, fold: ColumnFold | GroupFold = FOLD
+) -> WindowProcessor:
     kind = TimeWindows(size_ms=size_ms, every_ms=every_ms, grace_ms=grace_ms)
     return WindowProcessor(FixedWindows(kind, fold), fold, final=False)
 
@@ -236,11 +240,9 @@ def test_many_windows_of_many_records_are_added_to_in_parts() -> None:
     lengths: list[int] = []
 
     class Measured(SqlFold):
-        def add_all(
-            self, key: Any, aggregate: Any, values: dict[str, list[Any]], start: int, end: int
-        ) -> Any:
-            lengths.append(len(values["x"]))
-            return super().add_all(key, aggregate, values, start, end)
+        def add_groups(self, aggregates: list[Any], groups: ValueGroups) -> list[Any]:
+            lengths.append(len(groups.values("x")))
+            return super().add_groups(aggregates, groups)
 
     fold = Measured(
         (CalledFunction(function="count", arguments=("x",), constants=(), out="n", removable=False),)

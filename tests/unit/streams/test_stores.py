@@ -41,6 +41,31 @@ def test_rows_in_pages_are_written_over_and_deleted(
     assert dict(store.items()) == expected
 
 
+@given(
+    batches=st.lists(
+        st.dictionaries(st.sampled_from(NAMES[:20]), st.none() | st.sampled_from([b"x", b"large" * 1_000])),
+        max_size=4,
+    )
+)
+def test_many_rows_are_put_and_read_as_one_after_another(batches: list[dict[bytes, bytes | None]]) -> None:
+    """Rows that are too large for a page replace small ones, small ones replace them, and both are deleted."""
+    together, by_row = MemoryStore(), MemoryStore()
+    for rows in batches:
+        pages, paged = PagedStore(together), PagedStore(by_row)
+        recording = RecordingStore(pages)
+        recording.put_all(rows)
+        assert recording.changes == rows
+        for name, data in rows.items():
+            if data is None:
+                paged.delete(name)
+            else:
+                paged.put(name, data)
+        assert recording.get_all(NAMES[:20]) == [paged.get(name) for name in NAMES[:20]]
+        pages.flush()
+        paged.flush()
+        assert together.data == by_row.data
+
+
 def test_many_rows_are_few_writes() -> None:
     class Counting(MemoryStore):
         writes = 0

@@ -34,6 +34,33 @@ class ColumnFold(Fold, Protocol):
         """
 
 
+class ValueGroups(Protocol):
+    """The values of many groups of rows."""
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """Start and end of each group in the lists of `values`."""
+
+    def values(self, name: str) -> list[Any]:
+        """Returns the values of an argument, group by group."""
+
+    def present_counts(self, name: str) -> list[int]:
+        """Returns how many values of an argument in each group are not null."""
+
+
+@runtime_checkable
+class GroupFold(Fold, Protocol):
+    """A fold that adds the values of many groups at once, without looking at their keys. It may change aggregates in place, but
+    nothing that their results hold.
+    """
+
+    def add_groups(self, aggregates: list[Any], groups: ValueGroups) -> list[Any]:
+        """Returns the aggregate of each group with its values added, as `add` does one after another; None has none yet."""
+
+    def result_columns(self, aggregates: list[Any]) -> dict[str, list[object]]:
+        """Returns the fields of the results of aggregates, none of which is None."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalledFunction:
     """One call of an aggregate function: its arguments are the columns from `first` on; its result is the column `out`."""
@@ -80,15 +107,28 @@ class SqlFold:
             for state, (call, function) in zip(states, self._pairs(), strict=True)
         ]
 
-    def add_all(self, key: Fields, aggregate: Any, values: ColumnLists, start: int, end: int) -> Any:
-        pairs = self._pairs()
-        if aggregate is None:
-            aggregate = [function.start() for _, function in pairs]
-            pairs = self._pairs()
-        return [
-            function.add_all(state, *[values[name][start:end] for name in call.arguments])
-            for state, (call, function) in zip(aggregate, pairs, strict=True)
-        ]
+    def add_groups(self, aggregates: list[Any], groups: ValueGroups) -> list[Any]:
+        columns = []
+        for index, (call, function) in enumerate(self._pairs()):
+            states = [function.start() if aggregate is None else aggregate[index] for aggregate in aggregates]
+            if function.add_count is not None:
+                counts = groups.present_counts(call.arguments[0])
+                columns.append(list(map(function.add_count, states, counts)))
+                continue
+            values = [groups.values(name) for name in call.arguments]
+            columns.append(
+                [
+                    function.add_all(state, *[column[start:end] for column in values])
+                    for state, (start, end) in zip(states, groups.spans, strict=True)
+                ]
+            )
+        return list(map(list, zip(*columns, strict=True))) if columns else [[] for _ in aggregates]
+
+    def result_columns(self, aggregates: list[Any]) -> dict[str, list[object]]:
+        return {
+            call.out: [function.result(aggregate[index], *call.constants) for aggregate in aggregates]
+            for index, (call, function) in enumerate(self._pairs())
+        }
 
     def remove(self, key: Fields, aggregate: Any, values: Fields) -> Any:
         changed = []

@@ -6,11 +6,12 @@ wait.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
 from odradek.streams.processors.ports import Fields, TaskState
+from odradek.streams.processors.task import key_text
 
 _PAGE_MS: Final = 60_000
 _PAGES: Final[Fields] = {"page": "all"}
@@ -31,20 +32,20 @@ class Calendar:
         if page is None:
             page = {}
             self._state.put(self._name, _PAGES, sorted([*pages, number]))
-        key_text = repr(tuple(key.values()))
+        text = key_text(key)
         noted = page.get(time)
         if noted is None:
-            page[time] = {key_text: key}
+            page[time] = {text: key}
             self._state.undo_by(partial(page.pop, time))
-        elif key_text in noted:
+        elif text in noted:
             return
         else:
-            noted[key_text] = key
-            self._state.undo_by(partial(noted.pop, key_text))
+            noted[text] = key
+            self._state.undo_by(partial(noted.pop, text))
         self._state.put(self._name, {"page": number}, page)
 
-    def note_all(self, time: int, keys: Iterable[Fields]) -> None:
-        """Notes many keys for one time, as `note` does, without a look into the state for each."""
+    def note_all(self, time: int, keys: Mapping[str, Fields]) -> None:
+        """Notes many keys, each by its text, for one time, as `note` does, without a look into the state for each."""
         number = time // _PAGE_MS
         pages = self._state.get(self._name, _PAGES) or []
         page = self._state.get(self._name, {"page": number})
@@ -52,7 +53,7 @@ class Calendar:
             page = {}
             self._state.put(self._name, _PAGES, sorted([*pages, number]))
         noted = page.setdefault(time, {})
-        added = {text: key for key in keys if (text := repr(tuple(key.values()))) not in noted}
+        added = {text: key for text, key in keys.items() if text not in noted}
         noted.update(added)
         self._state.undo_by(partial(_forget, page, time, list(added)))
         self._state.put(self._name, {"page": number}, page)
@@ -66,6 +67,21 @@ class Calendar:
         """Yields times that have come, and the keys that were noted for them, by time, and removes both. `entries`: the
         entries that the caller reads of these keys.
         """
+        for taken in self._due_by_time(stream_time):
+            due = [(time, key) for time, keys in taken.items() for key in keys.values()]
+            self._state.prepare(entries, (key for _, key in due))
+            yield from due
+
+    def last_due(self, stream_time: int) -> dict[str, int]:
+        """Returns the last time that has come for each key, by the key's text, and removes all times that have come."""
+        last: dict[str, int] = {}
+        for taken in self._due_by_time(stream_time):
+            for time, keys in taken.items():
+                last.update(dict.fromkeys(keys, time))
+        return last
+
+    def _due_by_time(self, stream_time: int) -> Iterator[dict[int, dict[str, Fields]]]:
+        """Removes, page by page, the times that have come; yields them in ascending order, with their keys by text."""
         while pages := self._state.get(self._name, _PAGES):
             number = pages[0]
             if number * _PAGE_MS >= stream_time:
@@ -76,12 +92,10 @@ class Calendar:
                 return
             taken = {time: page.pop(time) for time in ready}
             self._state.undo_by(partial(page.update, taken))
-            due = [(time, key) for time, keys in taken.items() for key in keys.values()]
             if not page:
                 self._state.put(self._name, _PAGES, pages[1:] or None)
             self._state.put(self._name, {"page": number}, page or None)
-            self._state.prepare(entries, (key for _, key in due))
-            yield from due
+            yield taken
 
 
 def _forget(page: dict[int, dict[str, Fields]], time: int, key_texts: Iterable[str]) -> None:

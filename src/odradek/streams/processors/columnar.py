@@ -14,70 +14,31 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from odradek.spark.rows.result_types import ResultType
-from odradek.streams.processors.aggregate import AggregateProcessor, ColumnFold
+from odradek.streams.processors.aggregate import AggregateProcessor, ColumnFold, GroupFold
 from odradek.streams.processors.calendar import Calendar
 from odradek.streams.processors.columns import (
     Groups,
     KeyCodes,
     Numbers,
+    OrderedColumns,
     TaskColumns,
     UpdateColumns,
     key_codes,
     numbered,
     order_of,
 )
+from odradek.streams.processors.folding import FoldError, Folding, GroupValues
 from odradek.streams.processors.joined_columns import stream_table, table_table
 from odradek.streams.processors.joins import StreamTableProcessor, TableTableProcessor
 from odradek.streams.processors.open_windows import Held, Window
-from odradek.streams.processors.ports import ColumnLists, Fields, KeyedProcessor
-from odradek.streams.processors.python_values import UnreadableValueError, lists_of_numbers, values_of
+from odradek.streams.processors.ports import KeyedProcessor
+from odradek.streams.processors.python_values import UnreadableValueError, lists_of_numbers
 from odradek.streams.processors.task import CachedState
 from odradek.streams.processors.windows import END, START, FixedWindows, WindowProcessor
 
 PAIRS_MAX: Final = 1 << 18
 """The most pairs of a row and a window that contains it in one step; the number of rows, if that is larger."""
 _CODE_MAX: Final = 1 << 62
-
-
-class _FoldError(Exception):
-    """A fold cannot add a value of a batch, or its result does not fit. Processing row by row then finds and handles it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Folding:
-    fold: ColumnFold
-    results: ResultType | None
-
-    def add_all(self, key: Fields, aggregate: object, values: ColumnLists, start: int, end: int) -> object:
-        try:
-            return self.fold.add_all(key, aggregate, values, start, end)
-        except Exception as error:
-            raise _FoldError from error
-
-    def copied(self, aggregate: object) -> object:
-        return self.fold.copied(aggregate)
-
-    def result(self, aggregate: object) -> Fields | None:
-        try:
-            fields = self.fold.result(aggregate)
-            return fields if self.results is None else self.results.fitted(fields)
-        except Exception as error:
-            raise _FoldError from error
-
-    def result_before(self, aggregate: object) -> Fields | None:
-        try:
-            fields = self.fold.result(aggregate)
-            return fields if self.results is None else self.results.fitted_before(fields)
-        except Exception as error:
-            raise _FoldError from error
-
-    @staticmethod
-    def column(results: list[Fields | None], kind: pa.DataType) -> pa.Array:
-        try:
-            return pa.array(results, kind)
-        except Exception as error:
-            raise _FoldError from error
 
 
 def columnar(
@@ -95,7 +56,7 @@ def columnar(
         return None
     try:
         return _columnar(processor, rows, orders, state, old, kinds)
-    except (_FoldError, UnreadableValueError):
+    except (FoldError, UnreadableValueError):
         return None
 
 
@@ -113,17 +74,17 @@ def _columnar(
         return table_table(processor, rows, orders, state, kinds)
     if old != (1,) or len(rows.payloads) != 1:
         return None
-    if isinstance(processor, AggregateProcessor) and isinstance(processor.fold, ColumnFold):
-        return _aggregated(_Folding(processor.fold, processor.results), rows, orders, state, kinds)
+    if isinstance(processor, AggregateProcessor) and isinstance(processor.fold, ColumnFold | GroupFold):
+        return _aggregated(Folding(processor.fold, processor.results), rows, orders, state, kinds)
     if (
         isinstance(processor, WindowProcessor)
-        and isinstance(processor.fold, ColumnFold)
+        and isinstance(processor.fold, ColumnFold | GroupFold)
         and isinstance(processor.kind, FixedWindows)
         and not processor.is_final
         and not processor.has_wall_clock
     ):
         return _windowed(
-            processor.kind, _Folding(processor.fold, processor.results), rows, orders, state, kinds
+            processor.kind, Folding(processor.fold, processor.results), rows, orders, state, kinds
         )
     return None
 
@@ -138,54 +99,49 @@ def _arguments(payload: pa.StructArray) -> pa.StructArray | None:
 
 def _prepared(
     rows: TaskColumns, orders: Numbers
-) -> tuple[TaskColumns, Numbers, KeyCodes, pa.StructArray] | None:
-    """Returns the rows in their order, their orders, keys and arguments."""
-    if _arguments(rows.payloads[0]) is None:
+) -> tuple[OrderedColumns, Numbers, KeyCodes, pa.StructArray] | None:
+    """Returns the rows in their order, their orders and keys, and the arguments in the order of the batch."""
+    arguments = _arguments(rows.payloads[0])
+    if arguments is None:
         return None
     row_numbers, orders = order_of(orders)
-    rows = rows.take(row_numbers)
-    codes, arguments = key_codes(rows.keys), _arguments(rows.payloads[0])
-    return None if codes is None or arguments is None else (rows, orders, codes, arguments)
-
-
-def _argument_lists(arguments: pa.StructArray, row_numbers: Numbers) -> ColumnLists:
-    chosen = pa.array(row_numbers)
-    return {
-        field.name: values_of(column.take(chosen))
-        for field, column in zip(arguments.type, arguments.flatten(), strict=True)
-    }
+    ordered = rows.ordered(row_numbers)
+    codes = key_codes(ordered.keys)
+    return None if codes is None else (ordered, orders, codes, arguments)
 
 
 def _aggregated(
-    fold: _Folding, rows: TaskColumns, orders: Numbers, state: CachedState, kinds: tuple[pa.DataType, ...]
+    fold: Folding, rows: TaskColumns, orders: Numbers, state: CachedState, kinds: tuple[pa.DataType, ...]
 ) -> UpdateColumns | None:
     prepared = _prepared(rows, orders)
     if prepared is None:
         return None
-    rows, orders, codes, arguments = prepared
+    ordered, orders, codes, arguments = prepared
     groups = Groups.of(codes.codes)
-    values = _argument_lists(arguments, groups.row_numbers)
-    times = rows.timestamps.to_numpy()
-    latest = np.maximum.reduceat(times[groups.row_numbers], groups.starts).tolist()
-    starts, ends = groups.starts.tolist(), groups.ends.tolist()
-    numbers = codes.codes[groups.last].tolist()
-    entries = codes.entry_names("aggregate")
-    state.fetch(entries)
-    after, before, timestamps = [], [], []
-    for group in groups.by_last.tolist():
-        entry = entries[numbers[group]]
-        aggregate, when = state.read(entry) or (None, latest[group])
-        before.append(fold.result_before(aggregate))
-        aggregate = fold.add_all(codes.keys[numbers[group]], aggregate, values, starts[group], ends[group])
-        timestamps.append(max(when, latest[group]))
-        state.write(entry, (aggregate, timestamps[-1]))
-        after.append(fold.result(aggregate))
+    by_last = groups.by_last
+    times, last = ordered.times, groups.last[by_last]
+    latest = np.maximum.reduceat(times[groups.row_numbers], groups.starts)[by_last].tolist()
+    numbers = codes.codes[last].tolist()
+    names = codes.entry_names("aggregate")
+    state.fetch(names)
+    entries = [names[number] for number in numbers]
+    helds = list(map(state.read, entries))
+    aggregates = [None if held is None else held[0] for held in helds]
+    timestamps = [
+        when if held is None else max(held[1], when) for held, when in zip(helds, latest, strict=True)
+    ]
+    before = fold.results_before(aggregates, kinds[1])
+    values = GroupValues(
+        arguments, ordered.row_numbers[groups.row_numbers], groups.starts[by_last], groups.ends[by_last]
+    )
+    aggregates = fold.add_groups([codes.keys[number] for number in numbers], aggregates, values)
+    for entry, aggregate, timestamp in zip(entries, aggregates, timestamps, strict=True):
+        state.write(entry, (aggregate, timestamp))
     state.stream_time = max(state.stream_time, int(times.max()))
-    last = groups.last[groups.by_last]
-    return rows.update(
+    return ordered.update(
         last,
-        rows.keys.take(pa.array(last)),
-        (fold.column(after, kinds[0]), fold.column(before, kinds[1])),
+        ordered.keys.take(pa.array(last)),
+        (fold.results(aggregates, kinds[0]), before),
         pa.array(timestamps, pa.int64()),
         numbered(orders[last], np.zeros(len(last), np.int64)),
     )
@@ -193,7 +149,7 @@ def _aggregated(
 
 def _windowed(
     kind: FixedWindows,
-    fold: _Folding,
+    fold: Folding,
     rows: TaskColumns,
     orders: Numbers,
     state: CachedState,
@@ -202,18 +158,18 @@ def _windowed(
     prepared = _prepared(rows, orders)
     if prepared is None:
         return None
-    rows, orders, codes, arguments = prepared
-    times = rows.timestamps.to_numpy()
+    ordered, orders, codes, arguments = prepared
+    times = ordered.times
     stream_times = np.maximum(np.maximum.accumulate(times), state.stream_time)
     reach = _Reach.of(kind, times, stream_times)
     state.stream_time = int(stream_times[-1])
     entries = codes.entry_names("windows")
     state.fetch(entries)
-    batch = _WindowBatch(kind, fold, codes, entries, arguments, times, state)
+    batch = _WindowBatch(kind, fold, kinds, codes, entries, codes.texts(), arguments, ordered, state)
     updates = [batch.add(reach.pairs(*steps)) for steps in reach.ranges(max(PAIRS_MAX, len(times)))]
     batch.close(Calendar(state))
     batch.keep()
-    return _window_updates(kind, fold, rows, orders, updates, kinds)
+    return _window_updates(kind, ordered, orders, updates, kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,8 +245,8 @@ class _WindowUpdates:
     """The updates of windows. `last`: the last pair of each window."""
 
     last: _Pairs
-    after: list[Fields | None]
-    before: list[Fields | None]
+    after: pa.Array
+    before: pa.Array
     timestamps: list[int]
 
 
@@ -299,12 +255,16 @@ class _WindowBatch:
     """The windows of a batch's keys, to which pairs are added range by range."""
 
     kind: FixedWindows
-    fold: _Folding
+    fold: Folding
+    kinds: tuple[pa.DataType, ...]
+    """The types of the results after and before."""
     codes: KeyCodes
     entries: list[bytes]
     """The names of the keys' states, by the keys' numbers."""
+    key_texts: list[str]
     arguments: pa.StructArray
-    times: Numbers
+    """The arguments, in the order of the batch."""
+    rows: OrderedColumns
     state: CachedState
     windows_of: dict[bytes, dict[Window, Held]] = field(default_factory=dict)
     """The windows of each key, by the name of their state."""
@@ -313,33 +273,41 @@ class _WindowBatch:
         """Adds pairs, which must be all pairs of their windows; returns the windows' updates."""
         key_numbers = self.codes.codes[pairs.rows]
         groups = Groups.of(_codes_of_pairs(key_numbers, len(self.codes.keys), pairs.windows))
-        rows = pairs.rows[groups.row_numbers]
-        values = _argument_lists(self.arguments, rows)
-        latest = np.maximum.reduceat(self.times[rows], groups.starts).tolist()
-        starts, ends = groups.starts.tolist(), groups.ends.tolist()
-        group_keys = key_numbers[groups.last].tolist()
-        group_windows = (pairs.windows[groups.last] * self.kind.every_ms).tolist()
-        calendar, fold = Calendar(self.state), self.fold
-        after, before, timestamps = [], [], []
-        opened: dict[Window, list[Fields]] = {}
-        for group in groups.by_last.tolist():
-            number, start = group_keys[group], group_windows[group]
-            key, window = self.codes.keys[number], (start, start + self.kind.size_ms)
-            windows = self._windows(number)
-            held = windows.get(window)
-            if held is None:
-                opened.setdefault(window, []).append(key)
-                held = (None, latest[group])
-            before.append(fold.result_before(held[0]))
-            aggregate = fold.add_all(key, fold.copied(held[0]), values, starts[group], ends[group])
-            windows[window] = (aggregate, max(held[1], latest[group]))
-            timestamps.append(windows[window][1])
-            after.append(fold.result(aggregate))
-        for window, keys in opened.items():
-            calendar.note_all(self.kind.retained_until(window), keys)
-        last = groups.last[groups.by_last]
+        by_last, rows = groups.by_last, pairs.rows[groups.row_numbers]
+        last = groups.last[by_last]
+        latest = np.maximum.reduceat(self.rows.times[rows], groups.starts)[by_last].tolist()
+        numbers, starts = key_numbers[last].tolist(), pairs.windows[last] * self.kind.every_ms
+        windows = list(zip(starts.tolist(), (starts + self.kind.size_ms).tolist(), strict=True))
+        windows_of = list(map(self._windows, numbers))
+        helds = [of_key.get(window) for of_key, window in zip(windows_of, windows, strict=True)]
+        aggregates = [None if held is None else held[0] for held in helds]
+        timestamps = [
+            when if held is None else max(held[1], when) for held, when in zip(helds, latest, strict=True)
+        ]
+        before = self.fold.results_before(aggregates, self.kinds[1])
+        values = GroupValues(
+            self.arguments, self.rows.row_numbers[rows], groups.starts[by_last], groups.ends[by_last]
+        )
+        keys = [self.codes.keys[number] for number in numbers]
+        aggregates = self.fold.add_groups(keys, aggregates, values)
+        for of_key, window, aggregate, timestamp in zip(
+            windows_of, windows, aggregates, timestamps, strict=True
+        ):
+            of_key[window] = (aggregate, timestamp)
+        named = zip(windows, numbers, helds, strict=True)
+        self._note([(window, number) for window, number, held in named if held is None])
         ends_at = _Pairs(pairs.rows[last], pairs.windows[last], pairs.numbers[last])
-        return _WindowUpdates(ends_at, after, before, timestamps)
+        return _WindowUpdates(ends_at, self.fold.results(aggregates, self.kinds[0]), before, timestamps)
+
+    def _note(self, opened: list[tuple[Window, int]]) -> None:
+        """Notes in the calendar when windows are closed that a batch has opened. With each is the number of its key."""
+        numbers_of: dict[Window, list[int]] = {}
+        for window, number in opened:
+            numbers_of.setdefault(window, []).append(number)
+        calendar, texts, keys = Calendar(self.state), self.key_texts, self.codes.keys
+        for window, numbers in numbers_of.items():
+            noted = {texts[number]: keys[number] for number in numbers}
+            calendar.note_all(self.kind.retained_until(window), noted)
 
     def _windows(self, number: int) -> dict[Window, Held]:
         entry = self.entries[number]
@@ -350,17 +318,19 @@ class _WindowBatch:
 
     def close(self, calendar: Calendar) -> None:
         """Drops windows that stream time has passed, as `WindowProcessor.time_passed`, once for each key."""
-        closed_until: dict[bytes, int] = {}
-        for time, key in calendar.due(self.state.stream_time):
-            closed_until[self.state.entry_name("windows", key)] = time  # times ascend
-        self.state.fetch(entry for entry in closed_until if entry not in self.windows_of)
-        grace_ms = self.kind.grace_ms
+        state = self.state
+        closed_until = {
+            state.entry_name_of_text("windows", text): time
+            for text, time in calendar.last_due(state.stream_time).items()
+        }
+        state.fetch(entry for entry in closed_until if entry not in self.windows_of)
         for entry, time in closed_until.items():
             windows = self.windows_of.get(entry)
             if windows is None:
-                windows = self.state.read(entry) or {}
+                windows = state.read(entry) or {}
+            end_min = time - self.kind.grace_ms + 2
             self.windows_of[entry] = {
-                window: held for window, held in windows.items() if window[1] + grace_ms - 1 > time
+                window: held for window, held in windows.items() if window[1] >= end_min
             }
 
     def keep(self) -> None:
@@ -382,8 +352,7 @@ def _codes_of_pairs(key_numbers: Numbers, key_count: int, windows: Numbers) -> N
 
 def _window_updates(
     kind: FixedWindows,
-    fold: _Folding,
-    rows: TaskColumns,
+    rows: OrderedColumns,
     orders: Numbers,
     batches: list[_WindowUpdates],
     kinds: tuple[pa.DataType, ...],
@@ -395,7 +364,7 @@ def _window_updates(
         for part in ("rows", "windows", "numbers")
     )
     after, before = (
-        pa.concat_arrays([pa.array([], column_kind), *(fold.column(part, column_kind) for part in parts)])
+        pa.concat_arrays([pa.array([], column_kind), *parts])
         for parts, column_kind in zip(
             ([updates.after for updates in batches], [updates.before for updates in batches]),
             kinds,

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from odradek.streams.processors.ports import InputRow
 from odradek.streams.processors.python_values import UnreadableValueError, lists_of_numbers, values_of
-from odradek.streams.processors.task import CachedState
+from odradek.streams.processors.task import CachedState, key_text
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 _PLAIN_TEXT: Final = r"^[ !#-&(-\[\]-~]*$"
@@ -100,6 +100,10 @@ class TaskColumns:
             failed(InputRow(port, None, None, timestamp, None, order), error)
             return []
 
+    def ordered(self, row_numbers: Numbers) -> OrderedColumns:
+        """Returns the rows at these places, in this order."""
+        return OrderedColumns(self, row_numbers)
+
     def take(self, row_numbers: Numbers) -> TaskColumns:
         chosen = pa.array(row_numbers)
         return TaskColumns(
@@ -112,6 +116,28 @@ class TaskColumns:
             None if self.origins is None else self.origins.take(chosen),
         )
 
+
+class OrderedColumns:
+    """Rows of a batch in their order. A column is put in order when it is asked for; headers and origins are taken for updates
+    alone.
+
+    `row_numbers`: the place of each row in the batch.
+    """
+
+    def __init__(self, rows: TaskColumns, row_numbers: Numbers) -> None:
+        self._rows = rows
+        self.row_numbers = row_numbers
+        self._chosen = pa.array(row_numbers)
+        self.keys: pa.StructArray = rows.keys.take(self._chosen)
+        self.times: Numbers = rows.timestamps.to_numpy()[row_numbers]
+
+    def ports(self) -> Numbers:
+        ports: Numbers = self._rows.ports.to_numpy()[self.row_numbers]
+        return ports
+
+    def payload(self, port: int) -> pa.StructArray:
+        return self._rows.payloads[port].take(self._chosen)
+
     def update(
         self,
         row_numbers: Numbers,
@@ -120,10 +146,12 @@ class TaskColumns:
         timestamps: pa.Array,
         orders: Numbers,
     ) -> UpdateColumns:
-        """Returns updates, each with the headers and the origin of the row that caused it, at its place."""
-        chosen = pa.array(row_numbers)
-        origins = None if self.origins is None else self.origins.take(chosen)
-        return UpdateColumns(keys, values, timestamps, self.headers.take(chosen), orders, origins)
+        """Returns updates, each with the headers and the origin of the row that caused it. `row_numbers`: the places of these
+        rows in the order.
+        """
+        rows, chosen = self._rows, pa.array(self.row_numbers[row_numbers])
+        origins = None if rows.origins is None else rows.origins.take(chosen)
+        return UpdateColumns(keys, values, timestamps, rows.headers.take(chosen), orders, origins)
 
 
 class OriginColumn:
@@ -231,6 +259,17 @@ class KeyCodes:
         nothing = pa.scalar(b"", pa.binary())
         names: list[bytes] = pc.binary_join_element_wise(begin, texts, end, nothing).to_pylist()
         return names
+
+    def texts(self) -> list[str]:
+        """Returns the texts of the keys, as `task.key_text` makes them."""
+        texts = _shown(self.columns)
+        if texts is None:
+            return list(map(key_text, self.keys))
+        begin, end, nothing = (pa.scalar(part, pa.binary()) for part in (b"(", b",)", b""))
+        shown: list[str] = (
+            pc.binary_join_element_wise(begin, texts, end, nothing).cast(pa.string()).to_pylist()
+        )
+        return shown
 
 
 def _shown(keys: pa.StructArray) -> pa.Array | None:

@@ -48,6 +48,8 @@ class AggregateFunction(Generic[State]):
     constants: int = 0
     add_column: Callable[[State, list[Any]], State] | None = None
     """Adds the values of a list in turn, as `add` would, but faster."""
+    add_count: Callable[[State, int], State] | None = None
+    """Adds this number of values that are not null, for a function to which values are all the same."""
 
     def add_all(self, state: State, *columns: list[Any]) -> State:
         """Adds the values of these lists, one after another."""
@@ -61,10 +63,6 @@ class AggregateFunction(Generic[State]):
 
 def _count_add(state: int, value: object) -> int:
     return state + (value is not None)
-
-
-def _count_add_column(state: int, values: Sequence[object]) -> int:
-    return state + len(values) - values.count(None)
 
 
 def _count_remove(state: int, value: object) -> int:
@@ -239,7 +237,7 @@ _COUNT: Final = AggregateFunction(
     result=lambda state: state,
     merge=lambda left, right: left + right,
     typed="count",
-    add_column=_count_add_column,
+    add_count=operator.add,
 )
 _ORDERED: Final = AggregateFunction(
     start=list,

@@ -33,14 +33,13 @@ def stream_table(
     kinds: tuple[pa.DataType, ...],
 ) -> UpdateColumns | None:
     """Joins each stream record with the table row that came last before it: of this batch, or from the state."""
-    ports = rows.ports.to_numpy()
-    is_table = ports == 1
     row_numbers, orders = order_of(orders)
-    rows, is_table = rows.take(row_numbers), is_table[row_numbers]
-    codes = key_codes(rows.keys)
+    ordered = rows.ordered(row_numbers)
+    is_table = ordered.ports() == 1
+    codes = key_codes(ordered.keys)
     if codes is None:
         return None
-    table_payload = rows.payloads[1].cast(kinds[1])
+    table_payload = ordered.payload(1).cast(kinds[1])
     entries = codes.entry_names("table")
     known, _ = _read_rows(state, entries, kinds[1], have_times=False)
     table_rows = np.flatnonzero(is_table)
@@ -53,23 +52,23 @@ def stream_table(
         latest_rows = changed.take(pa.array(list(last.values()), pa.int64()))
         _write_rows(state, [entries[number] for number in last], latest_rows, None)
         known = pa.concat_arrays([known, changed])
-        version_of_row = np.full(len(ports), -1, np.int64)
+        version_of_row = np.full(len(is_table), -1, np.int64)
         version_of_row[table_rows] = len(entries) + np.arange(len(table_rows))
         from_batch = latest >= len(entries)
         latest[from_batch] = version_of_row[latest[from_batch] - len(entries)]
-    state.stream_time = max(state.stream_time, int(rows.timestamps.to_numpy().max()))
+    state.stream_time = max(state.stream_time, int(ordered.times.max()))
     entry_of = known.take(pa.array(latest))
-    payload = rows.payloads[0]
+    payload = ordered.payload(0)
     wanted = pc.and_(pa.array(~is_table), pc.and_(payload.is_valid(), _field(payload, "value").is_valid()))
     if not processor.is_left:
         wanted = pc.and_(wanted, entry_of.is_valid())
     emitted = np.flatnonzero(wanted.to_numpy(zero_copy_only=False))
     chosen = pa.array(emitted)
-    return rows.update(
+    return ordered.update(
         emitted,
         _field(payload, "key").take(chosen),
         (_field(payload, "value").take(chosen), entry_of.take(chosen)),
-        rows.timestamps.take(chosen),
+        pa.array(ordered.times[emitted]),
         numbered(orders[emitted], np.zeros(len(emitted), np.int64)),
     )
 
@@ -102,20 +101,18 @@ def table_table(
 ) -> UpdateColumns | None:
     """Returns the last update of each key, and what was before its first."""
     row_numbers, orders = order_of(orders)
-    rows = rows.take(row_numbers)
-    codes = key_codes(rows.keys)
+    ordered = rows.ordered(row_numbers)
+    codes = key_codes(ordered.keys)
     if codes is None:
         return None
-    times = rows.timestamps.to_numpy()
+    ports, times = ordered.ports(), ordered.times
     groups = Groups.of(codes.codes)
     state.fetch([*codes.entry_names("left"), *codes.entry_names("right")])
     sides = [
-        _TableSide.of(name, port, payload.cast(kind), rows, groups, codes, state)
-        for port, (name, payload, kind) in enumerate(
-            zip(("left", "right"), rows.payloads, kinds[:2], strict=True)
-        )
+        _TableSide.of(name, ordered.payload(port).cast(kind), ports == port, times, groups, codes, state)
+        for port, (name, kind) in enumerate(zip(("left", "right"), kinds[:2], strict=True))
     ]
-    first, last, timestamps = _updates_per_key(processor, rows, groups, sides)
+    first, last, timestamps = _updates_per_key(processor, ports, times, groups, sides)
     in_order = np.argsort(groups.row_numbers[last], kind="stable")
     first, last = first[in_order], last[in_order]
     for side in sides:
@@ -123,9 +120,9 @@ def table_table(
     state.stream_time = max(state.stream_time, int(times.max()))
     positions = groups.row_numbers[last]
     chosen = pa.array(positions)
-    return rows.update(
+    return ordered.update(
         positions,
-        rows.keys.take(chosen),
+        ordered.keys.take(chosen),
         (
             *(side.rows.take(pa.array(side.after[last])) for side in sides),
             *(side.rows.take(pa.array(side.before[first])) for side in sides),
@@ -136,13 +133,13 @@ def table_table(
 
 
 def _updates_per_key(
-    processor: TableTableProcessor, rows: TaskColumns, groups: Groups, sides: list[_TableSide]
+    processor: TableTableProcessor, ports: Numbers, times: Numbers, groups: Groups, sides: list[_TableSide]
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Returns the first and the last update of each key that has some, and the timestamp of every row's update. Places are
     those in `groups.places`.
     """
-    is_right = rows.ports.to_numpy()[groups.row_numbers] == 1
-    times = rows.timestamps.to_numpy()[groups.row_numbers]
+    is_right = ports[groups.row_numbers] == 1
+    times = times[groups.row_numbers]
     left, right = sides
     has_before = [side.is_present[side.before] for side in sides]
     has_opposite = np.where(is_right, has_before[0], has_before[1])
@@ -183,17 +180,18 @@ class _TableSide:
     def of(
         cls,
         name: str,
-        port: int,
         payload: pa.Array,
-        batch: TaskColumns,
+        is_mine: npt.NDArray[np.bool_],
+        times: Numbers,
         groups: Groups,
         codes: KeyCodes,
         state: CachedState,
     ) -> _TableSide:
         known, known_times = _read_rows(state, codes.entry_names(name), payload.type, have_times=True)
         rows = pa.concat_arrays([known, payload])
-        is_mine = batch.ports.to_numpy()[groups.row_numbers] == port
-        seen = np.maximum.accumulate(np.where(is_mine, np.arange(len(groups.row_numbers)), -1))
+        seen = np.maximum.accumulate(
+            np.where(is_mine[groups.row_numbers], np.arange(len(groups.row_numbers)), -1)
+        )
         begins = np.repeat(groups.starts, groups.ends - groups.starts)
         numbers = codes.codes[groups.row_numbers]
         batch_rows = len(known) + groups.row_numbers
@@ -206,7 +204,7 @@ class _TableSide:
         return cls(
             name,
             rows,
-            np.concatenate((known_times, batch.timestamps.to_numpy())),
+            np.concatenate((known_times, times)),
             rows.is_valid().to_numpy(zero_copy_only=False),
             before,
             after,

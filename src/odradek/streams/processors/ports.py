@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypedDict, runtime_checkable
 
 Fields: TypeAlias = dict[str, Any]
@@ -55,6 +55,14 @@ class ByteStore(Protocol):
 
 class TaskStore(ByteStore, Protocol):
     """A task's store whose rows may be in pages, and of which memory may hold a part."""
+
+    def get_all(self, names: Iterable[bytes]) -> list[bytes | None]:
+        """Returns the data of many names, None for a name that has none."""
+        ...
+
+    def put_all(self, rows: Mapping[bytes, bytes | None]) -> None:
+        """Puts many rows, and deletes those whose data is None."""
+        ...
 
     @property
     def exceeds_memory(self) -> bool:

@@ -59,6 +59,13 @@ class RecordingStore:
         self._store.delete(name)
         self.changes[name] = None
 
+    def get_all(self, names: Iterable[bytes]) -> list[bytes | None]:
+        return self._store.get_all(names)
+
+    def put_all(self, rows: Mapping[bytes, bytes | None]) -> None:
+        self._store.put_all(rows)
+        self.changes.update(rows)
+
     @property
     def exceeds_memory(self) -> bool:
         return self._store.exceeds_memory
@@ -121,6 +128,41 @@ class PagedStore:
         if data == _IS_APART:
             self._store.delete(_APART + name)
         self._change(number)
+
+    def get_all(self, names: Iterable[bytes]) -> list[bytes | None]:
+        """Returns the data of many names, as `get` does, without four calls for each."""
+        pages, touch, last = self._pages, self._touched.add, self._page_count - 1
+        datas: list[bytes | None] = []
+        for name in names:
+            number = crc32(name) & last
+            touch(number)
+            page = pages.get(number)
+            data = (self._page(number) if page is None else page).get(name)
+            datas.append(self._store.get(_APART + name) if data == _IS_APART else data)
+        return datas
+
+    def put_all(self, rows: Mapping[bytes, bytes | None]) -> None:
+        """Puts rows, and deletes those that are None, as `put` and `delete` do, without four calls for each."""
+        pages, last = self._pages, self._page_count - 1
+        changed, touched = self._changed.add, self._touched.add
+        for name, data in rows.items():
+            number = crc32(name) & last
+            page = pages.get(number)
+            if page is None:
+                page = self._page(number)
+            if data is None or len(data) > ROW_BYTES_MAX or page.get(name) == _IS_APART:
+                self._put_slowly(name, data)
+                continue
+            page[name] = data
+            changed(number)
+            touched(number)
+
+    def _put_slowly(self, name: bytes, data: bytes | None) -> None:
+        """Puts a row that is null, or not in its page: before, or from now on."""
+        if data is None:
+            self.delete(name)
+        else:
+            self.put(name, data)
 
     def _change(self, number: int) -> None:
         self._changed.add(number)

@@ -7,7 +7,7 @@ the running maximum of the timestamps of each partition as the rows' time, that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from odradek.model.errors import ConfigError
@@ -63,6 +63,16 @@ class MemoryStore:
     def delete(self, name: bytes) -> None:
         self.data.pop(name, None)
 
+    def get_all(self, names: Iterable[bytes]) -> list[bytes | None]:
+        return list(map(self.data.get, names))
+
+    def put_all(self, rows: Mapping[bytes, bytes | None]) -> None:
+        for name, data in rows.items():
+            if data is None:
+                self.delete(name)
+            else:
+                self.put(name, data)
+
     def in_page_order(self, names: Iterable[bytes]) -> list[bytes]:
         return list(names)
 
@@ -103,6 +113,11 @@ class CachedState:
         """Returns the name of an entry for `read` and `write`, for callers that do both."""
         return _entry_name(name, key)
 
+    @staticmethod
+    def entry_name_of_text(name: str, text: str) -> bytes:
+        """Returns the name of an entry of the key with this text."""
+        return f"{name}/{text}".encode()
+
     def fetch(self, entries: Iterable[bytes]) -> None:
         """Reads entries page by page, ahead of `read` and `read_rows`, if the store exceeds memory: in the order of a batch,
         pages would be loaded many times.
@@ -111,8 +126,8 @@ class CachedState:
         if store.exceeds_memory:
             known, fetched = self._read, self._fetched
             missing = dict.fromkeys(entry for entry in entries if entry not in known and entry not in fetched)
-            for entry in store.in_page_order(missing):
-                fetched[entry] = store.get(entry)
+            ordered = store.in_page_order(missing)
+            fetched.update(zip(ordered, store.get_all(ordered), strict=True))
 
     def read(self, entry: bytes) -> Any:
         stored = self._read.get(entry, _ABSENT)
@@ -129,7 +144,7 @@ class CachedState:
         """Returns the bytes of entries, for callers that read and write many at once, and these as bytes alone."""
         entries = list(entries)
         self.fetch(entries)
-        return list(map(self._bytes_of, entries))
+        return list(map(self._bytes_of, entries)) if self._fetched else self._store.get_all(entries)
 
     def _bytes_of(self, entry: bytes) -> bytes | None:
         return self._fetched.pop(entry) if entry in self._fetched else self._store.get(entry)
@@ -161,25 +176,23 @@ class CachedState:
         return undo
 
     def flush(self) -> None:
-        for entry in self._store.in_page_order(sorted(self._written)):
-            value = self._read[entry]
-            if value is None:
-                self._store.delete(entry)
-            else:
-                self._store.put(entry, state_bytes(value))
-        for entry in self._store.in_page_order(sorted(self._written_rows)):
-            data = self._written_rows[entry]
-            if data is None:
-                self._store.delete(entry)
-            else:
-                self._store.put(entry, data)
+        written = self._store.in_page_order(sorted(self._written))
+        values = ((entry, self._read[entry]) for entry in written)
+        self._store.put_all({entry: None if value is None else state_bytes(value) for entry, value in values})
+        rows = self._written_rows
+        self._store.put_all({entry: rows[entry] for entry in self._store.in_page_order(sorted(rows))})
         if self.stream_time != self._began:
             self._store.put(_CLOCK, b"%d" % self.stream_time)
 
 
+def key_text(key: Fields | None) -> str:
+    """Returns the text of a key in names of entries: equal keys have equal texts."""
+    return "" if key is None else repr(tuple(key.values()))
+
+
 def _entry_name(name: str, key: Fields | None) -> bytes:
     """Returns the name of an entry: equal keys have equal bytes."""
-    return f"{name}/{'' if key is None else tuple(key.values())!r}".encode()
+    return f"{name}/{key_text(key)}".encode()
 
 
 def own_state(store: ByteStore, name: str, tasks: int) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Row
@@ -154,7 +155,7 @@ class TaskRun:
         state.flush()
         width = updates.orders.shape[1]
         orders = pa.ListArray.from_arrays(
-            pa.array(range(0, updates.orders.size + 1, width), pa.int32()),
+            pa.array(np.arange(0, updates.orders.size + 1, width, dtype=np.int32)),
             pa.array(updates.orders.ravel(), pa.int64()),
         )
         columns = [updates.keys, *updates.values, updates.timestamps, updates.headers, orders]
