@@ -142,7 +142,7 @@ values: $(READY) ## generated values row by row and as columns, conditions and O
 
 bench: $(READY) ## beside Apache Kafka, in one run: ratios with their spread, what moved since the published ones, a chart
 	$(BIN)/python -m benchmarks.run
-	-$(BIN)/python -m benchmarks.spark_connector
+	-$(BIN)/python -m benchmarks.spark.connector
 	-$(BIN)/python -m benchmarks.streams --quick
 
 bench-quick: $(READY) ## the rows of the hot path beside Apache Kafka, in less than five minutes: better, worse or the same as published

@@ -66,7 +66,7 @@ def spark_batches(running: Running, plan: Plan, round_number: int) -> Iterator[S
         return
     batches = 5 if plan.rounds == 1 else 40
     process = subprocess.run(
-        [sys.executable, "-m", "benchmarks.spark_batches", running.node.bootstrap, str(batches)],
+        [sys.executable, "-m", "benchmarks.spark.batches", running.node.bootstrap, str(batches)],
         capture_output=True,
         text=True,
         timeout=_PROGRAM_SECONDS,

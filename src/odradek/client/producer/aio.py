@@ -142,7 +142,7 @@ class AsyncProducer(Generic[K, V]):
         `__arrow_c_stream__`. Columns: `value` and `key` (one of them at least; binary or text, null for none)
         and, where they are there, `headers` (a list of structs of key and value), `timestamp` and `partition`
         (a number); others are not looked at. Rows of a key keep their order. Serializers are not used.
-        `flush` returns whether all were acknowledged. Waits as `send` does.
+        `flush` raises DeliveryError for those that were not acknowledged. Waits as `send` does.
 
         ValueError for a column of another type, TypeError for another object.
         """

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.spark_connector`: `format("odradek")` beside Spark's own connector for Kafka, in one session.
+"""`python -m benchmarks.spark.connector`: `format("odradek")` beside Spark's own connector for Kafka, in one session.
 
 Spark 4.2.0 has the newest connector that is published with all that it needs. It is fetched into the cache, the connector by
 Maven and PySpark by pip; both formats run in it, in turn, on the same topics of one Odradek broker.
@@ -42,12 +42,12 @@ _GOALS: Final = {
 }
 """Ratios, by how the case begins."""
 READY_MADE: Final = "ready-made"
-"""The format of `benchmarks.spark_ready_made`, for reads: what is measured is Spark, and its way to Python."""
+"""The format of `benchmarks.spark.ready_made`, for reads: what is measured is Spark, and its way to Python."""
 IDLE_GOAL_MB: Final = 60
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.spark_connector", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.spark.connector", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="after one to warm up (5)")
     parser.add_argument(
         "--scale", type=float, default=1.0, help="1: 2,000,000 rows of 100 B, 500,000 of 1 KiB (1)"
@@ -60,6 +60,11 @@ def main() -> int:
         choices=("tcp", "unix"),
         default="tcp",
         help="between Spark and its Python workers; Spark's own choice is tcp",
+    )
+    parser.add_argument(
+        "--shapes",
+        action="store_true",
+        help="filters, single columns, headers, JSON, 1,000 partitions and compressed topics in place of plain rows",
     )
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"), help="a directory")
     options = parser.parse_args()
@@ -82,9 +87,10 @@ def main() -> int:
         "machine": report.machine(),
     }
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "spark.json").write_text(json.dumps(answer, indent=1) + "\n", encoding="utf-8")
+    name = "spark-shapes" if options.shapes else "spark"
+    (options.out / f"{name}.json").write_text(json.dumps(answer, indent=1) + "\n", encoding="utf-8")
     table = _table(answer)
-    (options.out / "spark.md").write_text(table, encoding="utf-8")
+    (options.out / f"{name}.md").write_text(table, encoding="utf-8")
     print(table)
     return 0
 
@@ -114,7 +120,8 @@ def _measure(servers: str, python: Path, jars: list[Path], options: argparse.Nam
     environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     environment.pop("SPARK_HOME", None)
     listed = ",".join(map(str, jars))
-    command = [sys.executable, "-m", "benchmarks.spark_formats", servers, listed]
+    program = "benchmarks.spark.shapes" if options.shapes else "benchmarks.spark.formats"
+    command = [sys.executable, "-m", program, servers, listed]
     done = subprocess.run(
         [*command, str(options.rounds), str(options.scale), str(options.minutes), options.sockets],
         stdout=subprocess.PIPE,
@@ -136,14 +143,14 @@ def _table(answer: dict[str, Any]) -> str:
         "|---|---:|---:|---:|---:|---:|",
     ]
     for case, figures in answer["rows/s"].items():
-        ratios = [ours / theirs for ours, theirs in zip(figures["odradek"], figures["kafka"], strict=True)]
         middle = {name: statistics.median(values) for name, values in figures.items()}
-        spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
         lines.append(
-            f"| {case} | {middle['kafka']:,.0f} | {middle['odradek']:,.0f} |"
-            f" {spread} | {_goal(case)} | {_ready_made(middle)} |"
+            f"| {case} | {_rate(middle, 'kafka')} | {_rate(middle, 'odradek')} |"
+            f" {_ratio(figures)} | {_goal(case)} | {_rate(middle, READY_MADE)} |"
         )
-    idle = answer["idle"]
+    idle = answer.get("idle")
+    if idle is None:
+        return "\n".join([*lines, ""])
     spelled = ", ".join(
         f"{rss} MB ({pss} proportional)" for rss, pss in zip(idle["rss"], idle["pss"], strict=True)
     )
@@ -151,13 +158,20 @@ def _table(answer: dict[str, Any]) -> str:
     return "\n".join([*lines, "", memory, ""])
 
 
-def _ready_made(middle: dict[str, float]) -> str:
-    """What no data source in Python goes beyond here, where that was measured."""
-    return f"{middle[READY_MADE]:,.0f}" if READY_MADE in middle else ""
+def _rate(middle: dict[str, float], spark_format: str) -> str:
+    """Writes a format's rate, nothing where it was not measured."""
+    return f"{middle[spark_format]:,.0f}" if spark_format in middle else ""
+
+
+def _ratio(figures: dict[str, list[float]]) -> str:
+    if "kafka" not in figures:
+        return ""
+    ratios = [ours / theirs for ours, theirs in zip(figures["odradek"], figures["kafka"], strict=True)]
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
 def _round_count(answer: dict[str, Any]) -> int:
-    return min(len(rates) for figures in answer["rows/s"].values() for rates in figures.values())
+    return max(len(rates) for figures in answer["rows/s"].values() for rates in figures.values())
 
 
 def _goal(case: str) -> str:

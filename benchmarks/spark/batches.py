@@ -1,4 +1,4 @@
-"""`python -m benchmarks.spark_batches HOST:PORT BATCHES`: seconds of each micro-batch with both deliveries, as JSON.
+"""`python -m benchmarks.spark.batches HOST:PORT BATCHES`: seconds of each micro-batch with both deliveries, as JSON.
 
 One session, two queries from one topic, in turn, a few batches each time: what the machine does meanwhile hits both.
 """

@@ -1,6 +1,6 @@
-"""One Spark session, two formats in turn, on the same topics: what `benchmarks.spark_connector` runs with the older Spark.
+"""One Spark session, two formats in turn, on the same topics: what `benchmarks.spark.connector` runs with the older Spark.
 
-    python -m benchmarks.spark_formats HOST:PORT JARS ROUNDS SCALE MINUTES tcp|unix
+    python -m benchmarks.spark.formats HOST:PORT JARS ROUNDS SCALE MINUTES tcp|unix
 
 It prints JSON: for each case and format the rows per second of each round, and the memory of an idle query's Python processes.
 After so many minutes no round begins any more, unless there was none yet.
@@ -14,7 +14,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,12 +22,14 @@ import psutil
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.spark_connector import READY_MADE
-from benchmarks.spark_ready_made import ReadyMadeSource
+from benchmarks.spark.connector import READY_MADE
+from benchmarks.spark.ready_made import ReadyMadeSource
 from benchmarks.watch import memory
 from odradek.client import Admin, NewTopic, Producer
 
-FORMATS: Final = ("kafka", "odradek")
+CONNECTOR: Final = "kafka"
+OURS: Final = "odradek"
+FORMATS: Final = (CONNECTOR, OURS)
 IDLE_SECONDS: Final = 5.0
 _FILL_ROWS: Final = 20_000
 _STREAM_SECONDS: Final = 300
@@ -35,7 +37,19 @@ _STREAM_SECONDS: Final = 300
 
 def main() -> None:
     servers, jars, rounds, scale = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
-    last_start = time.monotonic() + 60 * float(sys.argv[5])
+    minutes, sockets = float(sys.argv[5]), sys.argv[6]
+    spark = session(jars, sockets)
+    with tempfile.TemporaryDirectory(prefix="odradek-bench-") as temporary:
+        cases = Cases(spark, servers, scale, Path(temporary))
+        cases.fill()
+        figures = measured(cases.all(), formats_of, rounds, minutes)
+        idle = cases.idle_memory()
+    sys.stdout.write(json.dumps({"spark": spark.version, "rows/s": figures, "idle": idle}) + "\n")
+    spark.stop()
+
+
+def session(jars: str, sockets: str) -> SparkSession:
+    """Starts the session in which both formats run; `jars` are the connector's, separated by commas."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     spark = (
         SparkSession.builder.master("local[2]")
@@ -45,26 +59,43 @@ def main() -> None:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "2g")
         .config("spark.jars", jars)
-        .config("spark.python.unix.domain.socket.enabled", str(sys.argv[6] == "unix").lower())
+        .config("spark.python.unix.domain.socket.enabled", str(sockets == "unix").lower())
         .getOrCreate()
     )
-    with tempfile.TemporaryDirectory(prefix="odradek-bench-") as temporary:
-        cases = Cases(spark, servers, scale, Path(temporary))
-        cases.fill()
-        spark.dataSource.register(ReadyMadeSource)
-        figures: dict[str, dict[str, list[float]]] = {}
-        for number in range(rounds + 1):
-            if number > 1 and time.monotonic() > last_start:
-                break
-            for name, case in cases.all().items():
-                formats = FORMATS if name.startswith("batch write") else (*FORMATS, READY_MADE)
-                for spark_format in formats if number % 2 else formats[::-1]:
-                    rows_per_second = case(spark_format)
-                    if number:  # the first round warms up
-                        figures.setdefault(name, {}).setdefault(spark_format, []).append(rows_per_second)
-        idle = cases.idle_memory()
-    sys.stdout.write(json.dumps({"spark": spark.version, "rows/s": figures, "idle": idle}) + "\n")
-    spark.stop()
+    spark.dataSource.register(ReadyMadeSource)
+    return spark
+
+
+def measured(
+    cases: Mapping[str, Callable[[str], float]],
+    formats_of: Callable[[str], tuple[str, ...]],
+    rounds: int,
+    minutes: float,
+    once: Collection[str] = (),
+) -> dict[str, dict[str, list[float]]]:
+    """Returns rows per second of every round, by case and format.
+
+    The formats of a case run in turn; the first round warms up. Those in `once` take minutes: they run in the second
+    round alone.
+    """
+    last_start = time.monotonic() + 60 * minutes
+    figures: dict[str, dict[str, list[float]]] = {}
+    for number in range(rounds + 1):
+        if number > 1 and time.monotonic() > last_start:
+            break
+        for name, case in cases.items():
+            if name in once and number != 1:
+                continue
+            formats = formats_of(name)
+            for spark_format in formats if number % 2 else formats[::-1]:
+                rows_per_second = case(spark_format)
+                if number:
+                    figures.setdefault(name, {}).setdefault(spark_format, []).append(rows_per_second)
+    return figures
+
+
+def formats_of(case: str) -> tuple[str, ...]:
+    return FORMATS if case.startswith("batch write") else (*FORMATS, READY_MADE)
 
 
 class Cases:
