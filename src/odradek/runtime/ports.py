@@ -63,6 +63,12 @@ class OpenDescriptor(Protocol):
     def path(self) -> str:
         """The path by which the file was opened."""
 
+    def sync_began(self) -> None:
+        """Notes that `FileSyncs` syncs the file: reads that bring data of the same disk into memory give way."""
+
+    def sync_ended(self) -> None:
+        """Notes that this sync is over."""
+
 
 class DiskFile(Protocol):
     """An open file. All methods block, raise OSError, and take positions in bytes from the file's start."""

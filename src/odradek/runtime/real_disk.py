@@ -15,18 +15,22 @@ import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from odradek.runtime.mapped_range import map_range
 from odradek.runtime.ports import Buffer
+from odradek.runtime.real_cold_reads import ColdReads
 
 LOCK_FILE_NAME: Final = ".lock"
 _IOV_MAX: Final = min(1024, os.sysconf("SC_IOV_MAX"))
 _FILE_MODE: Final = 0o640
 _KNOWS_CACHE: Final = hasattr(os, "RWF_NOWAIT")
+_TAKES_ADVICE: Final = hasattr(os, "posix_fadvise")
 _PROBE_BYTES: Final = 128 * 1024
-"""The distance of two probes of the page cache: the kernel reads ahead by that much, and drops by more."""
-_BRING_BYTES: Final = 1 << 20
+"""The distance of two probes of the page cache: what is brought or dropped at a time is larger."""
+_BRING_BYTES: Final = 256 * 1024
+"""The bytes that a thread reads from the disk at a time: a sync waits for no more of them."""
 
 
 def _sync_descriptor(number: int) -> None:
@@ -39,11 +43,26 @@ def _sync_descriptor(number: int) -> None:
 class _Descriptor:
     """Owns a descriptor number, and closes it when the last reference goes: implements `OpenDescriptor`."""
 
-    __slots__ = ("number", "path")
+    __slots__ = ("_cold_reads", "_reads_ahead", "number", "path")
 
-    def __init__(self, number: int, path: str) -> None:
+    def __init__(self, number: int, path: str, cold_reads: ColdReads) -> None:
         self.number: Final = number
         self.path: Final = path
+        self._cold_reads = cold_reads
+        self._reads_ahead = _TAKES_ADVICE
+
+    def sync_began(self) -> None:
+        self._cold_reads.sync_began()
+
+    def sync_ended(self) -> None:
+        self._cold_reads.sync_ended()
+
+    def stop_reading_ahead(self) -> None:
+        """Makes the kernel read what it is asked for, and no more. Otherwise even a probe of the page cache, on the event loop,
+        starts reads of the disk's whole `read_ahead_kb`, which may be megabytes."""
+        if self._reads_ahead:
+            os.posix_fadvise(self.number, 0, 0, os.POSIX_FADV_RANDOM)
+            self._reads_ahead = False
 
     def __del__(self) -> None:
         with suppress(OSError):  # a late write error: `sync` is where durability is promised
@@ -53,10 +72,11 @@ class _Descriptor:
 class PosixFile:
     """An open file of this machine: implements `DiskFile`. Several threads may use it at once, `close` included."""
 
-    __slots__ = ("_access", "_descriptor", "_mappable", "path")
+    __slots__ = ("_access", "_cold_reads", "_descriptor", "_mappable", "path")
 
-    def __init__(self, number: int, path: str, access: int = os.O_RDWR) -> None:
-        self._descriptor: _Descriptor | None = _Descriptor(number, path)
+    def __init__(self, number: int, path: str, access: int, cold_reads: ColdReads) -> None:
+        self._cold_reads = cold_reads
+        self._descriptor: _Descriptor | None = _Descriptor(number, path, cold_reads)
         self.path = path
         self._access: int | None = access
         """How it is opened again after a rest; None once it is closed."""
@@ -68,7 +88,7 @@ class PosixFile:
             if self._access is None:
                 raise OSError(errno.EBADF, "the file is closed", self.path)
             number = os.open(self.path, self._access | os.O_CLOEXEC)
-            descriptor = self._descriptor = _Descriptor(number, self.path)
+            descriptor = self._descriptor = _Descriptor(number, self.path, self._cold_reads)
         return descriptor
 
     def rest(self) -> bool:
@@ -108,6 +128,7 @@ class PosixFile:
         descriptor, probe = self._held(), bytearray(1)
         last = position + length - 1
         try:
+            descriptor.stop_reading_ahead()
             for at in (*range(position, last, _PROBE_BYTES), last):
                 os.preadv(descriptor.number, [probe], at, os.RWF_NOWAIT)
         except OSError:  # not there; or the file system cannot tell: then it may not be there
@@ -115,10 +136,15 @@ class PosixFile:
         return True
 
     def bring(self, length: int, position: int) -> None:
-        buffer, end = bytearray(min(length, _BRING_BYTES)), position + length
+        buffer, end = memoryview(bytearray(min(length, _BRING_BYTES))), position + length
         with suppress(OSError):  # closed or removed meanwhile, or the disk fails: a later read meets that
             descriptor = self._held()
-            while position < end and (count := os.preadv(descriptor.number, [buffer], position)):
+            descriptor.stop_reading_ahead()
+            while position < end:
+                piece = partial(os.preadv, descriptor.number, [buffer[: end - position]], position)
+                count = self._cold_reads.read(piece)
+                if count == 0:
+                    break
                 position += count
 
     def map(self, length: int, position: int) -> memoryview | None:
@@ -164,12 +190,15 @@ class PosixFile:
 
     def sync(self) -> None:
         descriptor = self._held()
+        self._cold_reads.sync_began()
         try:
             _sync_descriptor(descriptor.number)
         except OSError as error:
             error.filename = self.path
             del descriptor  # who keeps the error keeps this frame, and must not keep the file open
             raise
+        finally:
+            self._cold_reads.sync_ended()
 
     def descriptor(self) -> _Descriptor | None:
         return self._descriptor
@@ -228,12 +257,17 @@ class PosixLock:
 class PosixDisk:
     """The file system of this machine: implements `Disk`."""
 
-    __slots__ = ()
+    __slots__ = ("_cold_reads",)
+
+    def __init__(self) -> None:
+        self._cold_reads: dict[int, ColdReads] = {}
+        """Its keys are numbers of devices: syncs of one hold up no reads of another."""
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> PosixFile:
         access = os.O_RDWR if write else os.O_RDONLY
         number = os.open(path, access | os.O_CLOEXEC | (os.O_CREAT if create else 0), _FILE_MODE)
-        return PosixFile(number, path, access)
+        cold_reads = self._cold_reads.setdefault(os.fstat(number).st_dev, ColdReads())
+        return PosixFile(number, path, access, cold_reads)
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)

@@ -54,12 +54,13 @@ class ThreadSyncs:
     implements `FileSyncs`.
     """
 
-    __slots__ = ("_compiled", "_is_closed", "_loop", "_process", "_threads", "_threads_max")
+    __slots__ = ("_compiled", "_is_closed", "_loop", "_process", "_threads", "_threads_max", "_under_way")
 
     def __init__(self, compiled: _Compiled, threads: int) -> None:
         self._compiled = compiled
         self._threads_max = threads
         self._threads: _Threads | None = None
+        self._under_way: dict[SyncGroup, list[OpenDescriptor]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
         self._process = os.getpid()
@@ -67,7 +68,7 @@ class ThreadSyncs:
 
     def __del__(self) -> None:
         if self._threads is not None:  # what is under way keeps them alive, and no one hears of its end
-            self._threads.close()
+            self._close_threads(self._threads)
 
     def begin(self, files: Sequence[DiskFile], done: Callable[[SyncGroup], None]) -> SyncGroup | None:
         threads = self._threads_of(asyncio.get_running_loop())
@@ -80,7 +81,12 @@ class ThreadSyncs:
                 return None
             descriptors.append(descriptor)
         group = self._compiled.DescriptorGroup(descriptors, done)
-        return group if threads.begin(group) else None
+        if not threads.begin(group):
+            return None
+        self._under_way[group] = descriptors
+        for opened in descriptors:
+            opened.sync_began()
+        return group
 
     def _threads_of(self, loop: asyncio.AbstractEventLoop) -> _Threads | None:
         if loop is self._loop or self._is_closed:
@@ -88,7 +94,7 @@ class ThreadSyncs:
         if self._loop is not None and not self._loop.is_closed():
             return None
         if self._threads is not None:  # what is under way belongs to the loop that was closed
-            self._threads.close()
+            self._close_threads(self._threads)
             self._threads = None
         try:
             threads = self._compiled.SyncThreads(self._threads_max)
@@ -103,12 +109,22 @@ class ThreadSyncs:
         if threads is None or loop is None:
             return
         for group in threads.ended():
+            self._note_end(group)
             try:
                 group.finish()
             except Exception as error:  # noqa: BLE001 - the trouble of one group must not keep the others waiting
                 loop.call_exception_handler(
                     {"message": "the end of a sync was not noted", "exception": error}
                 )
+
+    def _note_end(self, group: SyncGroup) -> None:
+        for descriptor in self._under_way.pop(group):
+            descriptor.sync_ended()
+
+    def _close_threads(self, threads: _Threads) -> None:
+        threads.close()
+        for group in list(self._under_way):  # their end reached no loop
+            self._note_end(group)
 
     def close(self) -> None:
         self._is_closed = True
@@ -118,7 +134,7 @@ class ThreadSyncs:
             return
         if loop is not None and not loop.is_closed() and self._process == os.getpid():
             loop.remove_reader(threads.fileno())
-        threads.close()
+        self._close_threads(threads)
 
 
 def thread_syncs(threads: int) -> ThreadSyncs | None:

@@ -43,6 +43,13 @@ class Pipe:
 
     def __init__(self) -> None:
         self._reading, self.number = os.pipe()
+        self.under_way_count = 0
+
+    def sync_began(self) -> None:
+        self.under_way_count += 1
+
+    def sync_ended(self) -> None:
+        self.under_way_count -= 1
 
     def close(self) -> None:
         os.close(self._reading)
@@ -184,6 +191,39 @@ async def test_trouble_with_the_end_of_one_group_keeps_no_other_waiting(
         group.wait()
     await until(lambda: len(ended) == 1)
     assert [type(error) for error in reported] == [ZeroDivisionError]
+
+
+async def test_descriptors_learn_when_their_syncs_begin_and_end(syncs: ThreadSyncs) -> None:
+    pipe = Pipe()
+    over: asyncio.Future[SyncGroup] = asyncio.get_running_loop().create_future()
+    assert syncs.begin([file_of(pipe)] * 2, over.set_result) is not None
+    assert pipe.under_way_count == 2
+    await asyncio.wait_for(over, 30)
+    assert pipe.under_way_count == 0
+    assert syncs.begin([file_of(pipe)] * 17, over.set_result) is None
+    assert pipe.under_way_count == 0
+    assert syncs.begin([file_of(pipe)], lambda _: pytest.fail("it was closed")) is not None
+    syncs.close()
+    assert syncs.begin([file_of(pipe)], over.set_result) is None
+    assert pipe.under_way_count == 0
+    pipe.close()
+
+
+def test_syncs_of_a_loop_that_was_closed_are_under_way_no_more(tmp_path: Path) -> None:
+    syncs = opened_syncs()
+    pipe = Pipe()
+
+    async def begin() -> None:
+        assert syncs.begin([file_of(pipe)], lambda _: None) is not None
+
+    first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+    first.run_until_complete(begin())
+    first.close()
+    second.run_until_complete(synced(syncs, written(tmp_path)))
+    assert pipe.under_way_count == 0
+    syncs.close()
+    second.close()
+    pipe.close()
 
 
 ALONE = """

@@ -19,8 +19,9 @@ from odradek.storage.segment.sparse_index import OffsetEntry
 
 _MAP_BYTES_MIN: Final = 256 * 1024
 """The least read for which mapping the file costs less than copying."""
-RECENT_BYTES: Final = 8 * 1024 * 1024
-"""The size of the active segment's end that counts as just written."""
+RECENT_BYTES: Final = 64 * 1024
+"""The size of the active segment's end that counts as just written: a reader that keeps up is not checked. It is small, because
+in a log that rests for hours even the end leaves the memory."""
 
 
 class Chunk(NamedTuple):
@@ -89,7 +90,7 @@ class SegmentReader:
     def check_at_hand(self, offset: int, max_bytes: int, beside: ReadProgress) -> None:
         """Raises NotAtHand when a read from `offset` on would have to wait for a disk.
 
-        The end of the segment that is written now is cached, so a reader that keeps up is not checked.
+        The end of the segment that is written now counts as cached, so a reader that keeps up is not checked.
         """
         records = self._records
         start = self._search.remembered(offset)

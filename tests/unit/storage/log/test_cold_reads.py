@@ -20,7 +20,6 @@ from odradek.storage.files.at_hand import ReadProgress, read_off_loop
 from odradek.storage.log import offset_by_time
 from odradek.storage.log.log import Log
 from odradek.storage.log.offset_by_time import TimestampedOffset
-from odradek.storage.segment import segment_reader
 
 RUNTIME = real_runtime()
 """One for all tests: its threads stay until the process ends."""
@@ -52,10 +51,33 @@ def test_what_was_brought_is_at_hand_and_what_the_system_cannot_tell_is_not(tmp_
     assert after == (hasattr(os, "RWF_NOWAIT") and _tells(path))
 
 
+def test_a_probe_brings_no_more_than_the_page_that_it_asks_for(tmp_path: Path) -> None:
+    """A probe runs on the event loop, and the kernel would read megabytes ahead of a sequential reader."""
+    path = tmp_path / "data"
+    path.write_bytes(os.urandom(3 << 20))
+    if not _tells(path):
+        pytest.skip("this file system does not tell what is in memory")
+    dropped_from_memory(path)
+    PosixDisk().open(str(path)).bring(1 << 20, 0)
+    file = PosixDisk().open(str(path))
+    first = (1 << 20) >> 12
+    assert not file.is_at_hand(1 << 20, first << 12)
+    assert len(file.pread(1, first << 12)) == 1, "what the probe began to read is there now"
+    plain = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(plain, 0, 0, os.POSIX_FADV_RANDOM)
+    try:
+        for page in range(first + 1, first + 32):
+            with pytest.raises(BlockingIOError):
+                os.preadv(plain, [bytearray(1)], page << 12, os.RWF_NOWAIT)
+    finally:
+        os.close(plain)
+
+
 def _tells(path: Path) -> bool:
-    """Whether this file system answers without waiting at all: some do not, and then a thread reads."""
+    """Whether this file system answers without waiting at all: some do not, and then a thread reads. Brings the first page."""
     number = os.open(path, os.O_RDONLY)
     try:
+        os.posix_fadvise(number, 0, 0, os.POSIX_FADV_RANDOM)
         return os.preadv(number, [bytearray(1)], 0, os.RWF_NOWAIT) == 1
     except OSError:
         return False
@@ -73,9 +95,7 @@ def filled(directory: Path, config: LogConfig, size_bytes: int) -> Log:
         recovery_point=0,
     )
     while log.size_bytes < size_bytes:
-        builder = BatchBuilder()
-        builder.append(1, None, bytes(500_000))
-        log.append(split_batches(builder.build()), leader_epoch=0, now_ms=1)
+        append(log, 500_000)
     job = log.flush_job()
     assert job is not None
     job.run()
@@ -83,12 +103,29 @@ def filled(directory: Path, config: LogConfig, size_bytes: int) -> Log:
     return log
 
 
+def append(log: Log, value_bytes: int) -> None:
+    builder = BatchBuilder()
+    builder.append(1, None, bytes(value_bytes))
+    log.append(split_batches(builder.build()), leader_epoch=0, now_ms=1)
+
+
 def test_the_end_that_was_just_written_is_not_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = filled(tmp_path, LogConfig(), 2 << 20)
+    end_offset = log.end_offset
+    append(log, 1_000)
     monkeypatch.setattr("odradek.testing.guarded_disk.GuardedFile.is_at_hand", _never)
-    assert log.not_at_hand(0, 1 << 20, ReadProgress()) is None
+    assert log.not_at_hand(end_offset, 1 << 20, ReadProgress()) is None
+    log.close()
+
+
+def test_the_end_of_a_log_that_no_one_writes_any_more_is_cold_when_it_left_memory(tmp_path: Path) -> None:
+    log = filled(tmp_path, LogConfig(), 2 << 20)
+    dropped_from_memory(tmp_path / "t-0" / "00000000000000000000.log")
+    cold = log.not_at_hand(log.end_offset - 1, 1 << 20, ReadProgress())
+    assert cold is not None
+    assert cold.size_bytes > 500_000
     log.close()
 
 
@@ -97,7 +134,7 @@ def _never(self: Any, length: int, position: int) -> bool:
 
 
 def test_an_old_segment_that_left_memory_is_cold_until_it_is_brought(tmp_path: Path) -> None:
-    log = filled(tmp_path, LogConfig(segment_bytes=4 << 20), 4 * segment_reader.RECENT_BYTES)
+    log = filled(tmp_path, LogConfig(segment_bytes=4 << 20), 12 << 20)
     first = tmp_path / "t-0" / "00000000000000000000.log"
     dropped_from_memory(first)
     beside = ReadProgress()
@@ -112,7 +149,7 @@ def test_an_old_segment_that_left_memory_is_cold_until_it_is_brought(tmp_path: P
 
 
 def test_a_log_that_is_closed_before_another_thread_reads_is_the_readers_to_notice(tmp_path: Path) -> None:
-    log = filled(tmp_path, LogConfig(segment_bytes=4 << 20), 4 * segment_reader.RECENT_BYTES)
+    log = filled(tmp_path, LogConfig(segment_bytes=4 << 20), 12 << 20)
     dropped_from_memory(tmp_path / "t-0" / "00000000000000000000.log")
     beside = ReadProgress()
     cold = log.not_at_hand(0, 2 << 20, beside)

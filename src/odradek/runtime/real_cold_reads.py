@@ -1,0 +1,49 @@
+"""Reads from a disk that give way to the syncs of the same disk.
+
+A sync is a few requests to the disk, one after another, and each queues behind the reads that are there already. So reads of
+data that is not in memory are small, and a new one waits while a sync is under way. The wait is bounded by the duration of
+the read before it, and so by the speed of the disk: a reader keeps a fifth of its pace, however many syncs follow each other.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+PATIENCE: Final = 4.0
+"""How long a read waits for syncs at most: in durations of the last read."""
+
+
+class ColdReads:
+    """The reads and syncs of one disk. Used on any thread."""
+
+    __slots__ = ("_last_read_s", "_none_under_way", "_now", "_sync_count")
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._none_under_way = threading.Condition()
+        self._sync_count = 0
+        self._last_read_s = 0.0
+        """The duration of the last read. Threads replace it without a lock: any of their values will do."""
+
+    def sync_began(self) -> None:
+        with self._none_under_way:
+            self._sync_count += 1
+
+    def sync_ended(self) -> None:
+        with self._none_under_way:
+            self._sync_count -= 1
+            if self._sync_count == 0:
+                self._none_under_way.notify_all()
+
+    def read(self, work: Callable[[], int]) -> int:
+        """Calls `work`, a small read, and returns its result. While a sync is under way, waits first, for a bounded time."""
+        if self._sync_count:
+            with self._none_under_way:
+                self._none_under_way.wait_for(lambda: not self._sync_count, PATIENCE * self._last_read_s)
+        began = self._now()
+        count = work()
+        self._last_read_s = self._now() - began
+        return count
