@@ -7,7 +7,6 @@ brokers are asked the same, and neither is asked to report on itself.
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from benchmarks import load
 from benchmarks.contenders import Contender
-from benchmarks.measures import Plan, Running, work_directory
+from benchmarks.measures import Plan, Running, settle, work_directory
 from benchmarks.samples import Better, Sample
 from benchmarks.watch import PeakMemory, cpu_seconds
 
@@ -88,7 +87,7 @@ def _fill(bootstrap: str, codec: str, count: int) -> None:
 def _measure(running: Running) -> dict[str, tuple[float, Better]]:
     node = running.node
     dirty_bytes, end_offset = _sealed(node.data_directory)
-    os.sync()
+    settle(dirty_bytes // RECORDS_PER_KEY)
     admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 2})
     ratio = ConfigEntry("min.cleanable.dirty.ratio", "0.01", incremental_operation=AlterConfigOpType.SET)
     change = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[ratio])

@@ -114,6 +114,7 @@ def _read_as_member(bootstrap: str, count: int) -> float:
             "auto.commit.interval.ms": 500,
             "fetch.wait.max.ms": 10,
             "queued.min.messages": 1_000_000,
+            **load.QUEUE_PAUSE,
         }
     )
     began: list[float] = []

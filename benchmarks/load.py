@@ -51,6 +51,9 @@ CONSUMER_SETTINGS: dict[str, object] = {
     "enable.auto.commit": "false",
     "log_level": 2,
 }
+QUEUE_PAUSE: Final[Mapping[str, object]] = MappingProxyType({"fetch.queue.backoff.ms": 10})
+"""librdkafka fetches nothing for so long once its queue is full. The default is a second, in which a consumer empties the queue
+and waits: a faster broker then seems slower. kcat may contain a librdkafka that does not know the setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +231,7 @@ def _produce(options: argparse.Namespace) -> Loaded:
 
 def _consume(options: argparse.Namespace) -> Loaded:
     address = {"bootstrap.servers": options.bootstrap, "group.id": "bench"}
-    consumer = ck.Consumer({**address, **CONSUMER_SETTINGS, **dict(options.set)})
+    consumer = ck.Consumer({**address, **CONSUMER_SETTINGS, **QUEUE_PAUSE, **dict(options.set)})
     partitions = consumer.list_topics(options.topic, timeout=30).topics[options.topic].partitions
     before = time.process_time()
     started = time.perf_counter()

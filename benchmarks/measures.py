@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+import psutil
 
 from benchmarks import load
 from benchmarks.contenders import Contender
@@ -23,6 +26,10 @@ PARTITIONS = 4
 READ_TIMES = 3
 REST_SECONDS = 3.0
 """How long a fresh broker is left alone before its memory at rest is read."""
+
+_SETTLE_BLOCK: Final = memoryview(b"x" * (1 << 20))
+_SETTLE_SHARE: Final = 4
+"""At most one part in so many of the available memory is written and deleted before a sample."""
 
 _topics = itertools.count()
 
@@ -95,6 +102,7 @@ def throughput(running: Running, plan: Plan, round_number: int, size: int) -> It
     count, name = plan.counts[size], value_name(size)
     for acks in plan.acks:
         with _topic(running.node) as topic:
+            settle(count * size)
             moved, spent = _measured(
                 running.node, load.run_producer, topic, count=count, value_bytes=size, acks=acks
             )
@@ -102,6 +110,7 @@ def throughput(running: Running, plan: Plan, round_number: int, size: int) -> It
             yield from running.samples("produce", f"{name}, acks={acks}", round_number, figures)
             _check_all_there(running.node, topic, count)
             if acks == plan.acks[-1]:
+                settle()
                 moved, spent = _measured(running.node, _read_repeatedly, topic, count=count, value_bytes=size)
                 yield from running.samples("consume", name, round_number, _flow(moved, spent, "out"))
 
@@ -130,7 +139,6 @@ def warm_up(running: Running, plan: Plan) -> None:
 def _measured(
     node: Node, run: Callable[..., load.Loaded], topic: str, **flags: object
 ) -> tuple[load.Loaded, float]:
-    os.sync()  # what earlier samples left dirty is not this one's to write
     before = cpu_seconds(node.pid)
     moved = run(node.bootstrap, topic, **flags)
     return moved, cpu_seconds(node.pid) - before
@@ -220,6 +228,24 @@ def start(contender: Contender, plan: Plan, round_number: int) -> Iterator[Sampl
                 node.terminate()
         finally:
             node.stop()
+
+
+# -- the same start for every sample
+
+
+def settle(written_bytes: int = 0) -> int:
+    """Makes a sample that writes so much start as any other; returns how many bytes of free memory were used for that.
+
+    What earlier samples left dirty is written. Then a file of that size is written and deleted, so that the page cache has its
+    pages at hand: a virtual machine can give free memory back to its host within seconds, and the first write to such a page
+    takes up to ten times as long, in CPU time of the process that writes.
+    """
+    os.sync()
+    used_bytes = min(written_bytes, psutil.virtual_memory().available // _SETTLE_SHARE)
+    with tempfile.TemporaryFile(prefix="odradek-bench-", buffering=0) as file:
+        for position in range(0, used_bytes, len(_SETTLE_BLOCK)):
+            file.write(_SETTLE_BLOCK[: used_bytes - position])
+    return used_bytes
 
 
 # -- places to work in

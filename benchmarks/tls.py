@@ -29,7 +29,7 @@ import psutil
 from benchmarks import load, report
 from benchmarks.cluster.suite import in_turn
 from benchmarks.contenders import DURABLE, PAGE_CACHE, PEER, Contender
-from benchmarks.measures import PARTITIONS, Running, work_directory
+from benchmarks.measures import PARTITIONS, Running, settle, work_directory
 from benchmarks.odradek_node import Node, OdradekNode
 from benchmarks.peer import KafkaNode, PeerAbsentError, PeerJars, fetch_peer, free_port
 from benchmarks.samples import Better, Sample, findings
@@ -169,7 +169,7 @@ def records(running: Running, keys: Keys, plan: Plan, round_number: int) -> Iter
     load.create_topic(node.bootstrap, topic, PARTITIONS, secured)
     try:
         for what, direction in (("produce", "in"), ("consume", "out")):
-            os.sync()
+            settle(plan.record_count * VALUE_BYTES if what == "produce" else 0)
             before = cpu_seconds(node.pid)
             count = {"count": plan.record_count, "value_bytes": VALUE_BYTES}
             if what == "produce":

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from benchmarks import load
-from benchmarks.cluster.nodes import Cluster
+from benchmarks.cluster.nodes import BROKERS, Cluster
 from benchmarks.cluster.plan import ClusterPlan, Up, spread_topic
-from benchmarks.measures import READ_TIMES, value_name
+from benchmarks.measures import READ_TIMES, settle, value_name
 from benchmarks.samples import Better, Sample
 from benchmarks.watch import cpu_seconds
 
@@ -40,6 +40,7 @@ def throughput(item: Up, plan: ClusterPlan, round_number: int, size: int) -> Ite
             lambda bootstrap: load.run_producer(bootstrap, topic, count=count, value_bytes=size, acks="all"),
             times=1,
             direction="in",
+            written_bytes=len(BROKERS) * count * size,
         )
         yield from item.samples("produce", f"{name}, acks=all", round_number, figures)
         _check_all_there(item.cluster, topic, count)
@@ -53,9 +54,14 @@ def throughput(item: Up, plan: ClusterPlan, round_number: int, size: int) -> Ite
 
 
 def _measured(
-    cluster: Cluster, run: Callable[[str], load.Loaded], *, times: int, direction: str
+    cluster: Cluster,
+    run: Callable[[str], load.Loaded],
+    *,
+    times: int,
+    direction: str,
+    written_bytes: int = 0,
 ) -> dict[str, tuple[float, Better]]:
-    os.sync()  # what earlier samples left dirty is not this one's to write
+    settle(written_bytes)
     before = _cpu_seconds(cluster)
     moved = [run(cluster.bootstrap) for _ in range(times)]
     spent = _cpu_seconds(cluster) - before

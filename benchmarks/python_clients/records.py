@@ -58,6 +58,8 @@ def rewind_confluent(consumer: Any, job: Job) -> None:
 def confluent_consumer(job: Job) -> Any:
     import confluent_kafka
 
+    from benchmarks.load import QUEUE_PAUSE
+
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": job.bootstrap,
@@ -65,6 +67,7 @@ def confluent_consumer(job: Job) -> Any:
             "enable.auto.commit": False,
             "check.crcs": True,
             "fetch.wait.max.ms": FETCH_WAIT_MS,
+            **QUEUE_PAUSE,
         }
     )
     consumer.assign([confluent_kafka.TopicPartition(job.topic, 0, 0)])
