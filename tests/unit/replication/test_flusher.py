@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 from uuid import UUID
 
 import pytest
@@ -14,7 +16,7 @@ from odradek.model.ids import LeaderEpoch, TopicPartition
 from odradek.records import BatchBuilder, split_batches
 from odradek.replication.flusher import Flusher
 from odradek.replication.partition import Partition
-from odradek.runtime.ports import Runtime
+from odradek.runtime.ports import DiskFile, Runtime, SyncGroup
 from odradek.runtime.real import ThreadOffload, real_runtime
 from odradek.runtime.real_syncs import thread_syncs
 from odradek.storage.log.log import FlushJob, Log
@@ -23,6 +25,9 @@ from odradek.storage.log.results import AppendResult
 pytestmark = pytest.mark.skipif(
     thread_syncs(1) is None, reason="absent: the threads that sync files are built on Linux with a C compiler"
 )
+
+_ROUNDS_UNTIL_A_SYNC: Final = 12
+"""Rounds of the loop after which an append's sync has begun; the flusher waits at most eight for company."""
 
 
 @pytest.fixture
@@ -33,6 +38,41 @@ def runtime() -> Iterator[Runtime]:
     assert runtime.file_syncs is not None
     runtime.offload.close()
     runtime.file_syncs.close()
+
+
+class HeldSync:
+    """A sync that is over when the test says so."""
+
+    def __init__(self, done: Callable[[SyncGroup], None]) -> None:
+        self._done = done
+        self.is_over = False
+
+    def wait(self) -> None:
+        assert self.is_over
+
+    def error(self, index: int) -> OSError | None:
+        return None
+
+    def seconds(self, index: int) -> float:
+        return 0.0
+
+    def end(self) -> None:
+        self.is_over = True
+        self._done(self)
+
+
+class HeldSyncs:
+    """Syncs whose end the test decides: implements `FileSyncs`."""
+
+    def __init__(self) -> None:
+        self.begun: list[HeldSync] = []
+
+    def begin(self, files: Sequence[DiskFile], done: Callable[[SyncGroup], None]) -> HeldSync:
+        self.begun.append(HeldSync(done))
+        return self.begun[-1]
+
+    def close(self) -> None:
+        assert all(sync.is_over for sync in self.begun)
 
 
 class Bench:
@@ -208,3 +248,33 @@ async def test_who_waits_for_a_flush_and_raises_keeps_no_other_waiting(
     assert [type(error) for error in reported] == [ZeroDivisionError]
     await asyncio.gather(*(bench.acknowledged(partition) for partition in bench.partitions))
     await bench.flusher.drain()
+
+
+async def test_a_burst_that_no_request_waits_for_is_synced_by_as_many_syncs_as_the_disk_has_time_for(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    """With acks=1 a log has one sync under way, whatever is appended meanwhile: all of that shares the next one."""
+    held = HeldSyncs()
+    bench = Bench(replace(runtime, file_syncs=held), tmp_path, 1)
+    (partition,) = bench.partitions
+    await bench.acknowledged(partition)  # a new file takes a thread
+    _append(partition)
+    for _ in range(_ROUNDS_UNTIL_A_SYNC):  # nothing else comes that could lead to it
+        await asyncio.sleep(0)
+    assert len(held.begun) == 1
+    for _ in range(100):
+        _append(partition)
+        await asyncio.sleep(0)
+    assert len(held.begun) == 1
+    assert partition.high_watermark == partition.log.flushed_offset == 1
+    held.begun[0].end()
+    assert partition.high_watermark == partition.log.flushed_offset == 2
+    for _ in range(_ROUNDS_UNTIL_A_SYNC):
+        await asyncio.sleep(0)
+    assert len(held.begun) == 2
+    held.begun[1].end()
+    await asyncio.wait_for(bench.flusher.drain(), 30)
+    assert partition.high_watermark == partition.log.flushed_offset == partition.log.end_offset == 102
+    assert len(held.begun) == 2
+    assert len(bench.synced) == 3  # none was begun on a thread, beside the held ones
+    assert bench.failures == []
