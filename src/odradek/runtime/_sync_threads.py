@@ -5,10 +5,11 @@
 """Threads that sync files and know nothing of Python: Cython in pure-Python mode. `real_syncs.py` is what others use.
 
 How it works. A `DescriptorGroup` holds the numbers of some descriptors in plain C. `begin` queues it and wakes a thread,
-which calls fdatasync(2) for each and notes errno and duration. The thread puts a group that is over into the queue of those
-that ended and writes the event descriptor, unless that was written already since the loop last read it. The loop reads it,
-and `ended` returns all of them. No step needs the interpreter's lock: a sync never waits for a turn of the interpreter, and
-the loop never for a thread that has one.
+which calls fdatasync(2) for each and notes errno and duration. Where there are several files it has all of them written
+first, so that the file system commits its journal once and not for each file. The thread puts a group that is over into the
+queue of those that ended and writes the event descriptor, unless that was written already since the loop last read it. The
+loop reads it, and `ended` returns all of them. No step needs the interpreter's lock: a sync never waits for a turn of the
+interpreter, and the loop never for a thread that has one.
 
 One mutex guards the queues; it is held for a few instructions, and never across a system call that waits. `under_way` keeps a
 group alive until `ended` has returned it, and its `descriptors` stay open meanwhile. A process that was forked off has none
@@ -20,13 +21,14 @@ from __future__ import annotations
 import os
 
 import cython
-from cython.cimports.libc.errno import EINTR, errno
+from cython.cimports.libc.errno import EDQUOT, EINTR, EIO, ENOSPC, errno
 from cython.cimports.libc.string import memset
 from cython.cimports.odradek.runtime.system_calls import (
     CLOCK_MONOTONIC,
     EFD_CLOEXEC,
     EFD_NONBLOCK,
     SIG_SETMASK,
+    SYNC_FILE_RANGE_WRITE,
     clock_gettime,
     close,
     eventfd,
@@ -45,6 +47,7 @@ from cython.cimports.odradek.runtime.system_calls import (
     read,
     sigfillset,
     sigset_t,
+    sync_file_range,
     timespec,
     write,
 )
@@ -84,13 +87,25 @@ def _pop(queue: cython.pointer(Queue)) -> cython.pointer(Work):
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
+def _start_writing(descriptor: cython.int) -> cython.int:
+    """Starts to write the file without a wait. Returns the disk's errno, which a sync need not report again; else 0: other
+    errors only mean that it cannot be done."""
+    if sync_file_range(descriptor, 0, 0, SYNC_FILE_RANGE_WRITE) != 0 and errno in (EIO, ENOSPC, EDQUOT):
+        return errno
+    return 0
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
 def _sync(work: cython.pointer(Work)) -> cython.void:
     before: timespec
     after: timespec
     index: cython.int
     for index in range(work.count):
+        work.errors[index] = _start_writing(work.descriptors[index]) if work.count > 1 else 0
+    for index in range(work.count):
         clock_gettime(CLOCK_MONOTONIC, cython.address(before))
-        work.errors[index] = 0
         while fdatasync(work.descriptors[index]) != 0:
             if errno != EINTR:
                 work.errors[index] = errno

@@ -1,4 +1,4 @@
-# What `_sync_threads.py` needs of Linux: threads that know nothing of Python, fdatasync(2), an eventfd(2).
+# What `_sync_threads.py` needs of Linux: threads that know nothing of Python, fdatasync(2), sync_file_range(2), an eventfd(2).
 
 cdef extern from "pthread.h" nogil:
     ctypedef struct pthread_t:
@@ -42,6 +42,10 @@ cdef extern from "unistd.h" nogil:
     ssize_t read(int descriptor, void* buffer, size_t size)
     ssize_t write(int descriptor, const void* buffer, size_t size)
     pid_t getpid()
+
+cdef extern from "fcntl.h" nogil:
+    unsigned int SYNC_FILE_RANGE_WRITE
+    int sync_file_range(int descriptor, long long offset, long long size, unsigned int flags)
 
 cdef extern from "sys/eventfd.h" nogil:
     int EFD_CLOEXEC

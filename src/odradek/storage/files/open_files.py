@@ -149,8 +149,7 @@ class OpenFiles:
             self._room += 1
 
     def _check_room(self, keep: SegmentWriter) -> None:
-        self._make_room(keep)
-        room = self._writers_max - self.writer_file_count
+        room = self._writers_max - self._make_room(keep)
         if room <= self._writers_max // _AHEAD_SHARE:
             self._room = room
 
@@ -205,8 +204,7 @@ class OpenFiles:
             return
         self._asked.clear()
         self._waiting = deque(waiter for waiter in self._waiting if not waiter.done())
-        self._make_room(keep=None)
-        self._room = self._writers_max - self.writer_file_count
+        self._room = self._writers_max - self._make_room(keep=None)
         self._flush_ahead()
         self._admit()
 
@@ -228,7 +226,7 @@ class OpenFiles:
             self._room = None
             self._asked.clear()
             self._crowding.clear()
-            self._plan_next_look()
+            self._plan_next_look(self.writer_file_count)
 
     def _flush_ahead(self) -> None:
         """Has the oldest writers flushed, so that there are descriptors before an append needs them."""
@@ -248,32 +246,43 @@ class OpenFiles:
         if self._crowding:
             self.on_crowding()
 
-    def _make_room(self, keep: SegmentWriter | None) -> None:
-        """Forgets closed writers; of the others, those that were not written to since the last check rest first."""
+    def _make_room(self, keep: SegmentWriter | None) -> int:
+        """Forgets closed writers; of the others, those that were not written to since the last check rest first. Returns the
+        count of files that are open for writing then.
+
+        A look costs time for every writer, so it counts their files once."""
         for writer in [writer for writer in self._writers if writer.closed]:
             del self._writers[writer]
-        excess = self.writer_file_count + 1 - self._writers_max + self._writers_max // _AHEAD_SHARE
+        open_count = self.writer_file_count
+        rested_count = 0
+        excess = open_count + 1 - self._writers_max + self._writers_max // _AHEAD_SHARE
         if excess > 0:
             # Some more than must be, so that not every single opening has to look.
-            excess += self._writers_max // 4
-            for is_last_look in (False, True):
-                for writer, seen in list(self._writers.items()):
-                    if excess <= 0:
-                        break
-                    if writer is keep:
-                        self._writers.move_to_end(writer)
-                        continue
-                    held = writer.open_file_count
-                    if (is_last_look or writer.write_count == seen) and writer.rest():
-                        del self._writers[writer]
-                        excess -= held - writer.open_file_count
-                    else:
-                        self._writers[writer] = writer.write_count
-                        self._writers.move_to_end(writer)
-        self._plan_next_look()
+            rested_count = self._rest(excess + self._writers_max // 4, keep)
+        self._plan_next_look(open_count - rested_count)
+        return open_count - rested_count
 
-    def _plan_next_look(self) -> None:
-        room = self._writers_max - self.writer_file_count  # of a third: each may open its indexes, too
+    def _rest(self, wanted_count: int, keep: SegmentWriter | None) -> int:
+        """Closes this many files, or as many as can rest; returns the count of those that were closed."""
+        rested_count = 0
+        for is_last_look in (False, True):
+            for writer, seen in list(self._writers.items()):
+                if rested_count >= wanted_count:
+                    return rested_count
+                if writer is keep:
+                    self._writers.move_to_end(writer)
+                    continue
+                held = writer.open_file_count
+                if (is_last_look or writer.write_count == seen) and writer.rest():
+                    del self._writers[writer]
+                    rested_count += held - writer.open_file_count
+                else:
+                    self._writers[writer] = writer.write_count
+                    self._writers.move_to_end(writer)
+        return rested_count
+
+    def _plan_next_look(self, open_count: int) -> None:
+        room = self._writers_max - open_count  # of a third: each may open its indexes, too
         self._prune_at = len(self._writers) + max(0, min(room // 3, max(len(self._writers), _PRUNED_LEAST)))
 
     # ---- files that are renamed, removed or rewritten ----------------------------------------------------------------

@@ -130,7 +130,8 @@ def test_a_start_without_descriptors_says_so(lab: Lab) -> None:
 class _Writers:
     """Dirty writers of files of their own, and the `OpenFiles` that they share."""
 
-    def __init__(self, lab: Lab, writers_max: int) -> None:
+    def __init__(self, lab: Lab, writers_max: int, kind: type[SegmentWriter] = SegmentWriter) -> None:
+        self._kind = kind
         self._disk = lab.runtime.disk
         self._disk.make_directory("/w")
         self.files = OpenFiles(self._disk, 4, writers_max)
@@ -140,7 +141,7 @@ class _Writers:
 
     def resting(self) -> SegmentWriter:
         self._count += 1
-        writer = SegmentWriter(self._disk.open(f"/w/{self._count}", create=True))
+        writer = self._kind(self._disk.open(f"/w/{self._count}", create=True))
         assert writer.rest()
         return writer
 
@@ -267,3 +268,21 @@ async def test_writers_that_are_durable_are_no_crowd(writers: _Writers) -> None:
         writers.sync(writer)
         assert writers.files.writer_file_count <= 60
     assert writers.asked == []
+
+
+async def test_a_look_at_the_descriptors_of_many_writers_asks_each_of_them_once(lab: Lab) -> None:
+    asked: list[SegmentWriter] = []
+
+    class Asked(SegmentWriter):
+        __slots__ = ()
+
+        @property
+        def open_file_count(self) -> int:
+            asked.append(self)
+            return super().open_file_count
+
+    writers = _Writers(lab, 4000, Asked)
+    for writer in writers.write_many(600):
+        writers.sync(writer)
+    looks = (64, 128, 256, 512)  # each after as many new writers as there were
+    assert sum(looks) - len(looks) <= len(asked) <= sum(looks)
