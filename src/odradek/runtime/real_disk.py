@@ -29,8 +29,10 @@ _KNOWS_CACHE: Final = hasattr(os, "RWF_NOWAIT")
 _TAKES_ADVICE: Final = hasattr(os, "posix_fadvise")
 _PROBE_BYTES: Final = 128 * 1024
 """The distance of two probes of the page cache: what is brought or dropped at a time is larger."""
-_BRING_BYTES: Final = 256 * 1024
-"""The bytes that a thread reads from the disk at a time: a sync waits for no more of them."""
+_BRING_BYTES: Final = 1 << 20
+"""The bytes that a thread brings into memory at a time."""
+_BRING_BYTES_BESIDE_SYNCS: Final = 256 * 1024
+"""The same where the disk has syncs to do: each of them waits for such a piece."""
 
 
 def _sync_descriptor(number: int) -> None:
@@ -141,8 +143,9 @@ class PosixFile:
             descriptor = self._held()
             descriptor.stop_reading_ahead()
             while position < end:
-                piece = partial(os.preadv, descriptor.number, [buffer[: end - position]], position)
-                count = self._cold_reads.read(piece)
+                limit = _BRING_BYTES_BESIDE_SYNCS if self._cold_reads.meet_syncs else _BRING_BYTES
+                piece = buffer[: min(limit, end - position)]
+                count = self._cold_reads.read(partial(os.preadv, descriptor.number, [piece], position))
                 if count == 0:
                     break
                 position += count

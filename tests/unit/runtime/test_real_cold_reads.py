@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,12 @@ def test_a_read_waits_until_all_syncs_under_way_are_over() -> None:
     happened: list[str] = []
     cold_reads.sync_began()
     cold_reads.sync_began()
-    reader = threading.Thread(target=lambda: cold_reads.read(lambda: happened.append("read") or 1))
+
+    def read() -> int:
+        happened.append("read")
+        return 1
+
+    reader = threading.Thread(target=cold_reads.read, args=(read,))
     with begun(reader):
         cold_reads.sync_ended()
         reader.join(0.05)
@@ -83,27 +89,42 @@ def test_a_reader_goes_on_however_long_syncs_are_under_way(monkeypatch: pytest.M
         waits.clear()
 
 
-def test_bytes_are_brought_in_small_pieces_and_none_beyond_the_end_of_the_range(
+def test_reads_meet_a_sync_that_is_under_way_or_began_since_the_last_read() -> None:
+    cold_reads = ColdReads()
+    met = [cold_reads.meet_syncs]
+    steps = [
+        cold_reads.sync_began,
+        partial(cold_reads.read, lambda: 1),
+        cold_reads.sync_ended,
+        cold_reads.sync_began,
+        cold_reads.sync_ended,
+        partial(cold_reads.read, lambda: 1),
+    ]
+    for step in steps:
+        step()
+        met.append(cold_reads.meet_syncs)
+    assert met == [False, True, True, False, True, True, False]
+
+
+def test_bytes_are_brought_in_small_pieces_where_there_are_syncs_and_none_beyond_the_end_of_the_range(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "data"
     path.write_bytes(bytes(3 << 20))
+    file = PosixDisk().open(str(path))
     pieces: list[tuple[int, int]] = []
     real = os.preadv
 
     def preadv(number: int, buffers: Sequence[memoryview], position: int) -> int:
+        file.sync()
         count = real(number, buffers, position)
         pieces.append((position, count))
         return count
 
+    large, small = real_disk._BRING_BYTES, real_disk._BRING_BYTES_BESIDE_SYNCS
     monkeypatch.setattr(os, "preadv", preadv)
-    PosixDisk().open(str(path)).bring(700_000, 100_000)
-    limit = real_disk._BRING_BYTES
-    assert pieces == [
-        (100_000, limit),
-        (100_000 + limit, limit),
-        (100_000 + 2 * limit, 700_000 - 2 * limit),
-    ]
+    file.bring(large + small + 1000, 100_000)
+    assert pieces == [(100_000, large), (100_000 + large, small), (100_000 + large + small, 1000)]
 
 
 def test_a_sync_of_one_file_delays_what_is_brought_of_another_one_on_its_disk(
