@@ -35,6 +35,7 @@ from odradek.protocol import (
     api_of,
     correlation_id_of,
     decode_response,
+    encode_flexible_request,
     encode_request_chunks,
 )
 from odradek.protocol.api import BROKER_SOFTWARE
@@ -78,12 +79,18 @@ class PeerUnreachable(OdradekError):
         self.sent: Final = sent
 
 
+AnswerReceiver = Callable[[memoryview, asyncio.Future[Message]], bool]
+"""Called with the frame of an answer, and the future of the request. Returns False, with nothing done, for an answer that the
+future is to get; else the receiver settles the future."""
+
+
 class _Pending(NamedTuple):
     correlation_id: int
     api: Api
     version: int
     deadline: float
     answer: asyncio.Future[Message]
+    receive: AnswerReceiver | None
 
 
 class PeerConnection(asyncio.BufferedProtocol):
@@ -210,9 +217,35 @@ class PeerConnection(asyncio.BufferedProtocol):
             f" ({speaks}; known here: {VersionRange(api.versions.min, api.latest_stable)})"
         )
 
-    def send(self, api: Api, request: Message, *, timeout_s: float) -> asyncio.Future[Message]:
-        """Sends now. The future gets the answer, or PeerUnreachable. Raises PeerUnreachable when nothing was sent."""
-        return self._send(api, self.version_of(api), request, timeout_s)
+    def send(
+        self, api: Api, request: Message, *, timeout_s: float, receive: AnswerReceiver | None = None
+    ) -> asyncio.Future[Message]:
+        """Sends now. The future gets the answer, unless `receive` applies it, or PeerUnreachable. Raises PeerUnreachable when
+        nothing was sent."""
+        return self._send(api, self.version_of(api), request, timeout_s, receive)
+
+    def send_body(
+        self,
+        api: Api,
+        version: int,
+        body: bytes,
+        *,
+        timeout_s: float,
+        reply: asyncio.Future[Message],
+        receive: AnswerReceiver,
+    ) -> None:
+        """Sends a request that is encoded already. `reply` gets what `send` returns a future of. Raises PeerUnreachable when
+        nothing was sent, also if `version` is not the one that both sides speak."""
+        if self.version_of(api) != version:
+            raise PeerUnreachable(f"{self._peer} does not speak {api.name} {version}")
+        transport, correlation_id = self._next_request()
+        frame = encode_flexible_request(
+            RequestHeader(api.key, version, correlation_id, self._client_id), body
+        )
+        deadline = self._now() + timeout_s
+        self._pending.append(_Pending(correlation_id, api, version, deadline, reply, receive))
+        transport.write(frame)
+        self._expect_answer(timeout_s)
 
     def close(self, reason: PeerUnreachable | None = None) -> None:
         """Closes at once; requests under way fail with `reason`. Idempotent."""
@@ -292,12 +325,24 @@ class PeerConnection(asyncio.BufferedProtocol):
         assert isinstance(response, ApiVersionsResponse)
         return response
 
-    def _send(self, api: Api, version: int, request: Message, timeout_s: float) -> asyncio.Future[Message]:
+    def _next_request(self) -> tuple[asyncio.Transport, int]:
+        """Returns the transport, and the next correlation id. Raises PeerUnreachable for a connection that is closed."""
         transport = self._transport
         if self._failure is not None or transport is None or transport.is_closing():
             reason = self._failure.reason if self._failure is not None else f"{self._peer} is gone"
             raise PeerUnreachable(reason)
-        correlation_id = self._last_id = self._last_id % _CORRELATION_ID_MAX + 1
+        self._last_id = self._last_id % _CORRELATION_ID_MAX + 1
+        return transport, self._last_id
+
+    def _send(
+        self,
+        api: Api,
+        version: int,
+        request: Message,
+        timeout_s: float,
+        receive: AnswerReceiver | None = None,
+    ) -> asyncio.Future[Message]:
+        transport, correlation_id = self._next_request()
         header = RequestHeader(api.key, version, correlation_id, self._client_id)
         try:
             chunks = encode_request_chunks(header, request)
@@ -306,7 +351,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             raise PeerUnreachable(reason) from error
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         deadline = self._now() + timeout_s
-        self._pending.append(_Pending(correlation_id, api, version, deadline, future))
+        self._pending.append(_Pending(correlation_id, api, version, deadline, future, receive))
         if len(chunks) == 1:
             transport.write(chunks[0])
         elif _GATHERS or sum(map(len, chunks)) <= _COALESCE_BYTES:
@@ -314,12 +359,15 @@ class PeerConnection(asyncio.BufferedProtocol):
         else:
             for chunk in chunks:
                 transport.write(chunk)
+        self._expect_answer(timeout_s)
+        return future
+
+    def _expect_answer(self, timeout_s: float) -> None:
         if self._alarm is None:
             self._set_alarm(timeout_s)
         elif self._alarm.when() > asyncio.get_running_loop().time() + timeout_s:
             self._alarm.cancel()
             self._set_alarm(timeout_s)
-        return future
 
     def _receive(self, frame: memoryview) -> None:
         correlation_id = correlation_id_of(frame)
@@ -332,6 +380,12 @@ class PeerConnection(asyncio.BufferedProtocol):
                 version = _OLDEST_GREETING
         else:
             self.has_answered = True
+        if request.receive is None or not request.receive(frame, request.answer):
+            self._decode(request, version, frame)
+        if self._is_retired and not self._pending:
+            self.close()
+
+    def _decode(self, request: _Pending, version: int, frame: memoryview) -> None:
         try:
             _, message = decode_response(request.api.key, version, frame)
         except KafkaError as error:
@@ -341,8 +395,6 @@ class PeerConnection(asyncio.BufferedProtocol):
             raise
         if not request.answer.done():
             request.answer.set_result(message)
-        if self._is_retired and not self._pending:
-            self.close()
 
     def _set_alarm(self, delay_s: float) -> None:
         self._alarm = asyncio.get_running_loop().call_later(max(delay_s, 0.0), self._check_deadlines)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from odradek.model.errors import ErrorValue
 from odradek.model.ids import BrokerId
-from odradek.net.peer_connection import PeerConnection, PeerUnreachable
+from odradek.net.peer_connection import AnswerReceiver, PeerConnection, PeerUnreachable
 from odradek.protocol import Message, api_by_key
 
 if TYPE_CHECKING:
@@ -76,8 +76,10 @@ class Peers:
         *,
         timeout_s: float | None = None,
         lane: str = "",
+        receive: AnswerReceiver | None = None,
     ) -> Awaitable[Message]:
         """Returns the broker's answer, to be awaited. PeerUnreachable, and nothing else, when there is none within `timeout_s`.
+        `receive` sees its frame first.
 
         Where the lane is connected, the request is sent by this call, and the answer is a future: a follower that asks again
         and again saves a task, and two rounds of the loop, for each fetch.
@@ -86,13 +88,24 @@ class Peers:
         known = self._lanes.get((broker, lane))
         if known is not None and not self._closed and (connection := known.ready) is not None:
             try:
-                return connection.send(api_by_key(api_key), request, timeout_s=limit_s)
+                return connection.send(api_by_key(api_key), request, timeout_s=limit_s, receive=receive)
             except PeerUnreachable as error:
                 return _failed(error)
-        return self._connect_and_send(broker, api_key, request, limit_s, lane)
+        return self._connect_and_send(broker, api_key, request, limit_s, lane, receive)
+
+    def connection(self, broker: BrokerId, lane: str) -> PeerConnection | None:
+        """Returns the lane's connection, if requests may be sent on it now."""
+        known = self._lanes.get((broker, lane))
+        return None if known is None or self._closed else known.ready
 
     async def _connect_and_send(
-        self, broker: BrokerId, api_key: int, request: Message, limit_s: float, lane: str
+        self,
+        broker: BrokerId,
+        api_key: int,
+        request: Message,
+        limit_s: float,
+        lane: str,
+        receive: AnswerReceiver | None,
     ) -> Message:
         deadline = self._now() + limit_s
         if self._closed:
@@ -115,7 +128,9 @@ class Peers:
             except TimeoutError as error:
                 raise PeerUnreachable(f"broker {broker} could not be reached within {limit_s:g} s") from error
         api = api_by_key(api_key)
-        return await connection.send(api, request, timeout_s=max(deadline - self._now(), 0.0))
+        return await connection.send(
+            api, request, timeout_s=max(deadline - self._now(), 0.0), receive=receive
+        )
 
     def forget(self, broker: BrokerId) -> None:
         """Forgets a broker that moved or died: its requests under way fail now, and the next one looks its address up again."""

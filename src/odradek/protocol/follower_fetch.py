@@ -1,4 +1,4 @@
-"""Fetch requests of a follower for one partition of its session, and the leader's answer with records of it, without messages.
+"""Fetch requests of a follower for one partition of its session, and the leader's answers with records of it, without messages.
 
 A follower that keeps up with a partition sends nothing else: one request for each answer, and one answer for each append. The
 acknowledgement of the record waits for both. What is not exactly of this form is left to the codec, which has the meaning.
@@ -10,7 +10,8 @@ from struct import Struct as Layout
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from odradek.protocol.wire import UuidCache, uvarint
+from odradek.protocol.errors import Fault
+from odradek.protocol.wire import UuidCache, read_uvarint, uvarint
 from odradek.runtime.ports import Buffer
 
 VERSION: Final = 18
@@ -24,10 +25,10 @@ _BEFORE_REPLICA: Final = b"\0\1\1\1\1\x0d"
 _ONE: Final = 2
 """One element, as a compact count."""
 
-_HEAD: Final = Layout(">iiBihiB16sBihqqqBi")
+_SIZE: Final = Layout(">i")
+_HEAD: Final = Layout(">iBihiB16sBihqqqBi")
 _TAIL: Final = b"\0\0\0"
 """The tagged fields of partition, topic and response: none."""
-_SIZE_BYTES: Final = 4
 JOINED_BYTES_MAX: Final = 16 * 1024
 """The most bytes of records that are copied between the other parts of the answer."""
 
@@ -111,6 +112,105 @@ def read_follower_fetch(frame: memoryview, position: int) -> FollowerFetch | Non
     return tuple.__new__(FollowerFetch, values)  # at half the price of `FollowerFetch(...)`
 
 
+def encode_follower_fetch(fetch: FollowerFetch) -> bytes:
+    """Returns the body of the request of version 18."""
+    (
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        session_id,
+        session_epoch,
+        topic_id,
+        partition,
+        current_leader_epoch,
+        fetch_offset,
+        last_fetched_epoch,
+        log_start_offset,
+        partition_max_bytes,
+        high_watermark,
+        replica_id,
+        replica_epoch,
+    ) = fetch
+    return _REQUEST.pack(
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        0,  # isolation level
+        session_id,
+        session_epoch,
+        _ONE,
+        topic_id.bytes,
+        _ONE,
+        partition,
+        current_leader_epoch,
+        fetch_offset,
+        last_fetched_epoch,
+        log_start_offset,
+        partition_max_bytes,
+        _HIGH_WATERMARK,
+        high_watermark,
+        _BEFORE_REPLICA,
+        replica_id,
+        replica_epoch,
+        0,  # tagged fields of the replica
+    )
+
+
+class Fetched(NamedTuple):
+    """An answer with records of one partition, and nothing else."""
+
+    session_id: int
+    topic_id: UUID
+    partition: int
+    high_watermark: int
+    log_start_offset: int
+    records: memoryview
+    """A slice of the frame."""
+
+
+def read_fetched(frame: memoryview) -> Fetched | None:
+    """Reads an answer of version 18, from the correlation id on; None for any other answer, and for a damaged one."""
+    end = len(frame) - len(_TAIL)
+    if end <= _HEAD.size:
+        return None
+    (
+        _,
+        header_tags,
+        throttle_time_ms,
+        error_code,
+        session_id,
+        topics,
+        topic_id,
+        partitions,
+        partition,
+        partition_error_code,
+        high_watermark,
+        _,
+        log_start_offset,
+        aborted,
+        preferred,
+    ) = _HEAD.unpack_from(frame)
+    if (
+        topics != _ONE
+        or partitions != _ONE
+        or preferred != -1
+        or header_tags
+        or throttle_time_ms
+        or error_code
+        or partition_error_code
+        or aborted
+    ):
+        return None
+    try:
+        length, start = read_uvarint(frame, _HEAD.size)
+    except (Fault, IndexError):
+        return None
+    if length < _ONE or start + length - 1 != end or bytes(frame[end:]) != _TAIL:
+        return None
+    values = (session_id, _uuids[topic_id], partition, high_watermark, log_start_offset, frame[start:end])
+    return tuple.__new__(Fetched, values)
+
+
 def encode_fetched(
     correlation_id: int,
     session_id: int,
@@ -128,7 +228,6 @@ def encode_fetched(
     records_bytes = len(records)
     length = uvarint(records_bytes + 1)
     head = _HEAD.pack(
-        _HEAD.size - _SIZE_BYTES + len(length) + records_bytes + len(_TAIL),
         correlation_id,
         0,  # tagged fields of the header
         0,
@@ -145,6 +244,7 @@ def encode_fetched(
         0,  # null: no list of aborted transactions
         -1,
     )
+    size = _SIZE.pack(_HEAD.size + len(length) + records_bytes + len(_TAIL))
     if is_joined:
-        return [b"".join((head, length, records, _TAIL))]
-    return [head + length, records, _TAIL]
+        return [b"".join((size, head, length, records, _TAIL))]
+    return [size + head + length, records, _TAIL]

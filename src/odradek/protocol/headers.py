@@ -88,6 +88,20 @@ def encode_request_chunks(header: RequestHeader, message: Message) -> list[Buffe
     return _with_size(encode_chunks(message, header.api_version, head))
 
 
+def encode_flexible_request(header: RequestHeader, body: bytes) -> bytes:
+    """Returns a request of a flexible version with its size in front, whose body is encoded already."""
+    client_id = None if header.client_id is None else header.client_id.encode()
+    length = 0 if client_id is None else len(client_id)
+    start = _SIZED_REQUEST_START.pack(
+        _SIZED_REQUEST_START.size - 4 + length + 1 + len(body),
+        header.api_key,
+        header.api_version,
+        header.correlation_id,
+        -1 if client_id is None else length,
+    )
+    return b"".join((start, client_id or b"", b"\0", body))
+
+
 def encode_request(header: RequestHeader, message: Message) -> bytes:
     """Returns a request with its size in front, in one piece."""
     return b"".join(encode_request_chunks(header, message))

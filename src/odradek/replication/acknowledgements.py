@@ -7,6 +7,9 @@ from collections import deque
 from collections.abc import Callable
 
 from odradek.model.errors import ErrorContent
+from odradek.runtime.prompt import PromptFuture
+
+_Waiting = asyncio.Future[None] | PromptFuture[None]
 
 
 class Acknowledgements:
@@ -15,7 +18,7 @@ class Acknowledgements:
     __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting: deque[tuple[int, _Waiting]] = deque()
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -23,19 +26,27 @@ class Acknowledgements:
     def wait(self, last_offset: int) -> asyncio.Future[None]:
         """Returns a future for the moment when `last_offset` is below the mark."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._add(last_offset, future)
+        return future
+
+    def wait_promptly(self, last_offset: int) -> PromptFuture[None]:
+        """Returns a future that calls back within `reached`."""
+        future: PromptFuture[None] = PromptFuture()
+        self._add(last_offset, future)
+        return future
+
+    def _add(self, last_offset: int, future: _Waiting) -> None:
         if self._waiting and self._waiting[-1][0] > last_offset:
             # A duplicate of an earlier batch that waits, too: keep the queue in order.
             waiting = [*self._waiting, (last_offset, future)]
             self._waiting = deque(sorted(waiting, key=lambda entry: entry[0]))
         else:
             self._waiting.append((last_offset, future))
-        return future
 
     def reached(self, offset: int) -> None:
         """Answers waiters: the mark is at `offset`."""
-        waiting = self._waiting
-        while waiting and waiting[0][0] < offset:
-            _, future = waiting.popleft()
+        while self._waiting and self._waiting[0][0] < offset:
+            _, future = self._waiting.popleft()
             if not future.done():
                 future.set_result(None)
 

@@ -143,10 +143,8 @@ class Flusher:
         answered: list[Partition] = []
         for partition, _ in jobs:
             self._under_way.pop(partition, None)
-        for (partition, job), (failure, seconds) in zip(jobs, outcomes, strict=True):
+        for (partition, job), (failure, _) in zip(jobs, outcomes, strict=True):
             try:
-                if self._on_synced is not None:
-                    self._on_synced(partition, seconds)
                 if failure is not None:
                     self.on_failure(partition, failure)
                 elif partition.retired is None:
@@ -159,6 +157,17 @@ class Flusher:
         for partition in answered:
             try:
                 partition.flushed()
+            except Exception as raised:  # noqa: BLE001 - as above
+                _report(raised)
+        self._count_synced(jobs, outcomes)
+
+    def _count_synced(self, jobs: list[tuple[Partition, FlushJob]], outcomes: FlushOutcomes) -> None:
+        """Comes last: acknowledgements wait for the rest."""
+        if self._on_synced is None:
+            return
+        for (partition, _), (_, seconds) in zip(jobs, outcomes, strict=True):
+            try:
+                self._on_synced(partition, seconds)
             except Exception as raised:  # noqa: BLE001 - as above
                 _report(raised)
 

@@ -15,6 +15,7 @@ from odradek.model.ids import BrokerId, LeaderEpoch, Offset
 from odradek.records import BatchHeader
 from odradek.records.batch import TRANSACTIONAL_BIT
 from odradek.replication.replica import Replica
+from odradek.runtime.prompt import PromptFuture
 from odradek.storage.log.log import EpochEnd
 from odradek.telemetry import events
 
@@ -111,6 +112,12 @@ class FollowerRole:
             replica.arrivals.note(log.end_offset, asyncio.get_running_loop().time())
         replica.readers.appended(log.end_offset, log.size_bytes - size_bytes)
         self.advance_high_watermark()
+
+    def when_durable(self) -> PromptFuture[None] | None:
+        """Returns None when everything in the log is durable, else a future for the moment when all that is in it now is. It
+        calls back at once, before the high watermark moves."""
+        self.follower()
+        return self._replica.when_durable_promptly()
 
     def learned(self, high_watermark: int, start_offset: int) -> None:
         """Notes the marks that the leader sent with its records. They count as far as our own log goes, now and as that

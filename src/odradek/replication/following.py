@@ -379,6 +379,53 @@ class FetchState:
         self.idle_count = 0 if answers else self.idle_count + 1
         return answers
 
+    # -- short rounds: see `lone_rounds.py`
+
+    def lone_answer(self, session_id: int, key: PartitionKey) -> FollowedPartition | None:
+        """Returns the partition whose records the leader sent alone. None if the answer is not of this session, or the next
+        request must name another partition, too."""
+        in_session = self._in_session.get(key)
+        if (
+            in_session is None
+            or self._followed.get(key) is not in_session[0]
+            or session_id != self._session_id
+            or self._epoch <= _FULL
+            or not self._is_lone(key)
+        ):
+            return None
+        return in_session[0]
+
+    def _is_lone(self, key: PartitionKey) -> bool:
+        dirty = self._dirty
+        return not self._paused and not self._new and (not dirty or (len(dirty) == 1 and key in dirty))
+
+    def lone_answered(self, followed: FollowedPartition) -> None:
+        """Does what `answered` and `took` do for such an answer."""
+        self._failures = self.idle_count = followed.failures = 0
+        self._count(self._session_id)
+        self._dirty[followed.key] = None
+
+    def lone_next(self, followed: FollowedPartition) -> tuple[int, int, FetchPosition] | None:
+        """Does what `next` does after such an answer: returns session id, epoch and position of a request that names this
+        partition. None, with nothing done, if `next` would do anything else."""
+        key = followed.key
+        in_session = self._in_session.get(key)
+        if (
+            in_session is None
+            or in_session[0] is not followed
+            or not self.follows(followed)
+            or self._epoch <= _FULL
+            or not self._is_lone(key)
+            or not followed.replica.is_durable
+        ):
+            return None
+        fetch_position = followed.fetch_position()
+        if in_session[1] == fetch_position:
+            return None
+        self._in_session[key] = followed, fetch_position
+        self._dirty.clear()
+        return self._session_id, self._epoch, fetch_position
+
     def _count(self, session_id: int) -> None:
         if session_id == _NO_SESSION:
             self._session_id, self._epoch = _NO_SESSION, _FULL

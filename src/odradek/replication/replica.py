@@ -14,6 +14,7 @@ from odradek.model.errors import ErrorCode, ErrorContent, KafkaError
 from odradek.model.ids import BrokerId, Offset, TopicPartition
 from odradek.replication.acknowledgements import Acknowledgements
 from odradek.replication.readers import Readers
+from odradek.runtime.prompt import PromptFuture
 from odradek.storage.log.log import Log
 
 _APART_S: Final = 1.0
@@ -87,6 +88,11 @@ class Replica:
     def when_durable(self) -> asyncio.Future[None] | None:
         end_offset = self.log.end_offset
         return None if self.durable_offset >= end_offset else self._durable.wait(end_offset - 1)
+
+    def when_durable_promptly(self) -> PromptFuture[None] | None:
+        """Returns what `when_durable` does; the future calls back at once, in the middle of the move of the high watermark."""
+        end_offset = self.log.end_offset
+        return None if self.durable_offset >= end_offset else self._durable.wait_promptly(end_offset - 1)
 
     def when_truncated(self) -> asyncio.Future[None] | None:
         if not self.log.awaits_truncation:

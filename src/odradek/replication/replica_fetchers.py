@@ -7,6 +7,8 @@ nothing, so a leader that is slow or dead holds up no other, and a partition in 
 A loop that gets a partition more to follow does not leave that to the end of a long poll: a replica that is in sync holds up
 the waiters for it. It asks the leader for nothing at all, on the same connection: a leader answers a poll at once when another
 request follows it. So the session continues, and names only what is new.
+
+While the leader sends records of one partition alone, rounds are short ones (`lone_rounds.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from zlib import crc32
 from odradek.config.cluster import ReplicationConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
+from odradek.net.peer_connection import AnswerReceiver, PeerConnection
 from odradek.net.peers import PeerUnreachable
 from odradek.protocol import Message, api_by_name
 from odradek.protocol.messages.data.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
@@ -41,6 +44,7 @@ from odradek.replication.following import (
     FollowedPartition,
     fetch_result_action,
 )
+from odradek.replication.lone_rounds import INLINE_BYTES, ROUND_OVER, LoneRounds
 from odradek.replication.partition import Partition
 from odradek.replication.throttle import ReplicationThrottle
 from odradek.runtime.ports import Runtime
@@ -52,8 +56,6 @@ _log = events.get("replication")
 _FETCH: Final = api_by_name("Fetch").key
 _LIST_OFFSETS: Final = api_by_name("ListOffsets").key
 _EARLIEST: Final = -2
-_INLINE_BYTES: Final = 128 * 1024
-"""The most bytes that are checked on the event loop; more goes to another thread."""
 _TURN_BYTES: Final = 1024 * 1024
 """How many bytes are appended before other tasks get the event loop."""
 _NUDGE_AFTER_S: Final = 0.005
@@ -80,7 +82,10 @@ class PeerRequests(Protocol):
         *,
         timeout_s: float | None = None,
         lane: str = "",
+        receive: AnswerReceiver | None = None,
     ) -> Awaitable[Message]: ...
+
+    def connection(self, broker: BrokerId, lane: str) -> PeerConnection | None: ...
 
     def hang_up(self, broker: BrokerId, lane: str) -> None: ...
 
@@ -170,6 +175,7 @@ class _FetchLoop:
         self.number = number
         self._state = FetchState()
         self._lane = f"fetch {number}"
+        self._lone_rounds = LoneRounds(fetchers, leader, self._lane, self._state, self._may_act)
         self._changed = asyncio.Event()
         self._poll: asyncio.Future[Message] | None = None
         self._nudge: asyncio.TimerHandle | None = None
@@ -263,6 +269,8 @@ class _FetchLoop:
         if response is None:
             self._state.abandoned()
             return
+        if response is ROUND_OVER:
+            return
         answers = self._state.answered(response)
         if answers is None:
             await self._wait(self._lost(ErrorCode.of(response.error_code)))
@@ -270,7 +278,7 @@ class _FetchLoop:
         await self._append_fetched(answers)
 
     async def _fetch(self, request: FetchRequest) -> FetchResponse | None:
-        """Returns the answer, or None when the poll was interrupted."""
+        """Returns the first answer that is not applied by a short round, or None when the poll was interrupted."""
         fetchers = self._fetchers
         self._interrupted = False
         poll = self._poll = asyncio.ensure_future(
@@ -280,6 +288,7 @@ class _FetchLoop:
                 request,
                 timeout_s=(fetchers.config().replica_socket_timeout_ms + request.max_wait_ms) / 1000,
                 lane=self._lane,
+                receive=self._lone_rounds.receive,
             )
         )
         try:
@@ -369,7 +378,7 @@ class _FetchLoop:
             data.records if fetch_result_action(data) is FetchResultAction.TAKE else None
             for _, data in answers
         ]
-        if sum(len(record) for record in records if record) <= _INLINE_BYTES:
+        if sum(len(record) for record in records if record) <= INLINE_BYTES:
             return checked(records)
         return await self._fetchers.runtime.offload.run(checked, records)
 

@@ -7,20 +7,36 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.protocol import MalformedMessage, TooManyElements, api_by_name, decode, encode, encode_response
+from odradek.protocol import (
+    MalformedMessage,
+    RequestHeader,
+    TooManyElements,
+    api_by_name,
+    decode,
+    decode_request_header,
+    decode_response,
+    encode,
+    encode_flexible_request,
+    encode_response,
+)
 from odradek.protocol.follower_fetch import (
     VERSION,
+    Fetched,
     FollowerFetch,
     encode_fetched,
+    encode_follower_fetch,
+    read_fetched,
     read_follower_fetch,
 )
 from odradek.protocol.messages.data.fetch import (
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     ForgottenTopic,
+    NodeEndpoint,
     PartitionData,
     ReplicaState,
 )
@@ -119,6 +135,7 @@ def test_a_fetch_of_one_partition_is_read_as_the_codec_reads_it(request: FetchRe
     )
     assert (short is not None) == is_lone
     assert short is None or _is_same(short, data)
+    assert short is None or encode_follower_fetch(short) == data
 
 
 @settings(max_examples=300)
@@ -132,6 +149,106 @@ def test_a_damaged_fetch_is_left_to_the_codec_or_read_as_it_reads_it(
     data = bytes(broken[: len(broken) - cut])
     short = _short(data)
     assert short is None or _is_same(short, data)
+
+
+@st.composite
+def answered(draw: st.DrawFn) -> FetchResponse:
+    """An answer to a follower; most have records of one partition, and nothing else."""
+    rarely = st.sampled_from([False] * 9 + [True])
+    topics = []
+    for _ in range(draw(few)):
+        partitions = [
+            PartitionData(
+                partition_index=draw(numbers32),
+                error_code=6 if draw(rarely) else 0,
+                high_watermark=draw(numbers64),
+                last_stable_offset=draw(numbers64),
+                log_start_offset=draw(numbers64),
+                diverging_epoch=EpochEndOffset(epoch=1, end_offset=2) if draw(rarely) else EpochEndOffset(),
+                aborted_transactions=[] if draw(rarely) else None,
+                preferred_read_replica=draw(rarely) - 1,
+                records=None if draw(rarely) else draw(record_bytes),
+            )
+            for _ in range(draw(few))
+        ]
+        topics.append(FetchableTopicResponse(topic_id=draw(st.uuids()), partitions=partitions))
+    return FetchResponse(
+        throttle_time_ms=int(draw(rarely)),
+        error_code=70 if draw(rarely) else 0,
+        session_id=draw(numbers32),
+        responses=topics,
+        node_endpoints=[NodeEndpoint(node_id=1, host="h", port=1)] if draw(rarely) else [],
+    )
+
+
+def _is_same_answer(short: Fetched, frame: bytes) -> bool:
+    try:
+        _, response = decode_response(1, VERSION, memoryview(frame))
+    except MalformedMessage:
+        return False
+    assert isinstance(response, FetchResponse)
+    [topic] = response.responses
+    [data] = topic.partitions
+    plain = PartitionData(
+        partition_index=short.partition,
+        high_watermark=short.high_watermark,
+        last_stable_offset=data.last_stable_offset,
+        log_start_offset=short.log_start_offset,
+        aborted_transactions=None,
+        records=data.records,
+    )
+    return (
+        bytes(short.records) == bytes(data.records or b"")
+        and data == plain
+        and response == _fetched(short.session_id, short.topic_id, plain)
+    )
+
+
+@settings(max_examples=200)
+@given(answered())
+def test_an_answer_with_records_of_one_partition_is_read_as_the_codec_reads_it(
+    response: FetchResponse,
+) -> None:
+    frame = b"".join(encode_response(1, VERSION, 5, response))[4:]
+    short = read_fetched(memoryview(frame))
+    data = response.responses[0].partitions[:1] if response.responses else []
+    has_records = bool(data) and bool(data[0].records)
+    is_plain = has_records and response == _fetched(
+        response.session_id,
+        response.responses[0].topic_id,
+        data[0].replace(
+            error_code=0,
+            diverging_epoch=EpochEndOffset(),
+            aborted_transactions=None,
+            preferred_read_replica=-1,
+        ),
+    )
+    assert (short is not None) == is_plain
+    assert short is None or _is_same_answer(short, frame)
+
+
+@settings(max_examples=300)
+@given(answered(), damages, st.integers(0, 4))
+def test_a_damaged_answer_is_left_to_the_codec_or_read_as_it_reads_it(
+    response: FetchResponse, damage: list[tuple[int, int]], cut: int
+) -> None:
+    broken = bytearray(b"".join(encode_response(1, VERSION, 5, response))[4:])
+    for position, value in damage:
+        broken[position % len(broken)] = value
+    frame = bytes(broken[: len(broken) - cut])
+    short = read_fetched(memoryview(frame))
+    assert short is None or _is_same_answer(short, frame)
+
+
+@given(st.none() | st.text(max_size=6), st.binary(max_size=8), numbers32)
+def test_a_request_with_a_finished_body_has_the_header_of_the_codec(
+    client_id: str | None, body: bytes, correlation_id: int
+) -> None:
+    header = RequestHeader(1, VERSION, correlation_id, client_id)
+    frame = encode_flexible_request(header, body)
+    read, position = decode_request_header(memoryview(frame)[4:])
+    assert (read, frame[4:][position:]) == (header, body)
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
 
 
 def _fetched(session_id: int, topic_id: Any, data: PartitionData) -> FetchResponse:

@@ -27,6 +27,7 @@ from odradek.replication.follower_role import FollowerRole
 from odradek.replication.following import FetchPosition, FetchState, FollowedPartition
 from odradek.replication.in_sync import FollowerState, InSync, IsrAnswer, IsrProposal
 from odradek.replication.leader_role import LeaderRole
+from odradek.replication.lone_rounds import ROUND_OVER, LoneRounds
 from odradek.replication.partition import Partition
 from odradek.replication.replica import Replica
 from odradek.replication.replica_fetchers import _FetchLoop
@@ -69,6 +70,7 @@ def follower_acknowledges_unflushed() -> Patches:
     yield patch.object(FollowedPartition, "fetch_position", fetch_position)
     yield patch.object(FetchState, "_awaits_flush", lambda *_: False)
     yield patch.object(_FetchLoop, "_durable", durable)
+    yield patch.object(LoneRounds, "_acknowledge", lambda _, __, future: future.set_result(ROUND_OVER))
 
 
 @mutant("row 11: the leader counts itself before its log is flushed", _SCENARIO)

@@ -371,3 +371,80 @@ def test_a_partition_more_ends_the_long_waits() -> None:
     request = state.next(0.0, TERMS)
     assert request is not None
     assert request.max_wait_ms == 500
+
+
+KEY = (UUID(int=7), 0)
+
+
+def idle(*replicas: Replica) -> FetchState:
+    """The state after an answer that was applied, with the next request under way."""
+    state = in_session(*replicas)
+    state.next(0.0, TERMS)
+    return state
+
+
+def test_a_short_round_asks_what_a_general_one_asks() -> None:
+    general, short = (idle(Replica(0), Replica(1)) for _ in range(2))
+    for number in range(1, 4):
+        general.answered(answer(partition_data(0)))
+        followed = short.lone_answer(5, KEY)
+        assert followed is not None
+        short.lone_answered(followed)
+        for state in (general, short):
+            replica = next(iter(state.followed)).replica
+            assert isinstance(replica, Replica)
+            replica.durable_offset, replica.high_watermark = 10 * number, 10 * number - 1
+        request, asked_shortly = general.next(0.0, TERMS), short.lone_next(followed)
+        assert request is not None
+        assert asked_shortly is not None
+        session_id, epoch, position = asked_shortly
+        assert (session_id, epoch) == (request.session_id, request.session_epoch)
+        [named] = request.topics[0].partitions
+        assert position == (
+            named.current_leader_epoch,
+            named.fetch_offset,
+            named.last_fetched_epoch,
+            named.log_start_offset,
+            named.high_watermark,
+        )
+    for state in (general, short):
+        state.answered(answer(partition_data(1)))
+    assert general.next(0.0, TERMS) == short.next(0.0, TERMS)
+
+
+def test_an_answer_of_another_session_or_partition_is_left_to_a_general_round() -> None:
+    state = idle(Replica(0))
+    assert state.lone_answer(6, KEY) is None
+    assert state.lone_answer(5, (UUID(int=7), 1)) is None
+    state.lost(ErrorCode.NETWORK_EXCEPTION, 1.0, 0.5)
+    assert state.lone_answer(5, KEY) is None
+
+
+def test_there_is_no_short_round_while_another_partition_must_be_named() -> None:
+    first = Replica(0)
+    state = idle(first)
+    followed = state.lone_answer(5, KEY)
+    assert followed is not None
+    state.lone_answered(followed)
+    first.durable_offset = 10
+    state.follow(Replica(1), 0.0)
+    assert state.lone_next(followed) is None
+    assert asked(state.next(0.0, TERMS)) == {0: (1, 10, 0), 1: (1, 0, 0)}
+    paused = idle(Replica(0), Replica(1))
+    [_, other] = paused.followed
+    paused.pause(other, 0.0, 1.0, 0.5)
+    assert paused.lone_answer(5, KEY) is None
+
+
+def test_a_short_round_acknowledges_nothing_that_is_not_durable_or_has_another_role() -> None:
+    replica = Replica(0)
+    state = idle(replica)
+    followed = state.lone_answer(5, KEY)
+    assert followed is not None
+    state.lone_answered(followed)
+    replica.durable_offset, replica.is_durable = 10, False
+    assert state.lone_next(followed) is None
+    replica.is_durable, replica.leader_epoch = True, LeaderEpoch(2)
+    state.follow(replica, 0.0)
+    assert state.lone_next(followed) is None
+    assert state.lone_answer(5, KEY) is None
