@@ -23,9 +23,7 @@ from odradek.streams.processors.columns import (
     OrderedColumns,
     TaskColumns,
     UpdateColumns,
-    key_codes,
     numbered,
-    order_of,
 )
 from odradek.streams.processors.folding import FoldError, Folding, GroupValues
 from odradek.streams.processors.joined_columns import stream_table, table_table
@@ -97,17 +95,11 @@ def _arguments(payload: pa.StructArray) -> pa.StructArray | None:
     return new
 
 
-def _prepared(
-    rows: TaskColumns, orders: Numbers
-) -> tuple[OrderedColumns, Numbers, KeyCodes, pa.StructArray] | None:
-    """Returns the rows in their order, their orders and keys, and the arguments in the order of the batch."""
+def _prepared(rows: TaskColumns, orders: Numbers) -> tuple[OrderedColumns, Numbers, pa.StructArray] | None:
+    """Returns the rows in their order, their orders, and the arguments in the order of the batch."""
     arguments = _arguments(rows.payloads[0])
-    if arguments is None:
-        return None
-    row_numbers, orders = order_of(orders)
-    ordered = rows.ordered(row_numbers)
-    codes = key_codes(ordered.keys)
-    return None if codes is None else (ordered, orders, codes, arguments)
+    ordered = None if arguments is None else OrderedColumns.of(rows, orders)
+    return None if arguments is None or ordered is None else (*ordered, arguments)
 
 
 def _aggregated(
@@ -116,7 +108,8 @@ def _aggregated(
     prepared = _prepared(rows, orders)
     if prepared is None:
         return None
-    ordered, orders, codes, arguments = prepared
+    ordered, orders, arguments = prepared
+    codes = ordered.codes
     groups = Groups.of(codes.codes)
     by_last = groups.by_last
     times, last = ordered.times, groups.last[by_last]
@@ -140,7 +133,7 @@ def _aggregated(
     state.stream_time = max(state.stream_time, int(times.max()))
     return ordered.update(
         last,
-        ordered.keys.take(pa.array(last)),
+        ordered.keys(last),
         (fold.results(aggregates, kinds[0]), before),
         pa.array(timestamps, pa.int64()),
         numbered(orders[last], np.zeros(len(last), np.int64)),
@@ -158,7 +151,8 @@ def _windowed(
     prepared = _prepared(rows, orders)
     if prepared is None:
         return None
-    ordered, orders, codes, arguments = prepared
+    ordered, orders, arguments = prepared
+    codes = ordered.codes
     times = ordered.times
     stream_times = np.maximum(np.maximum.accumulate(times), state.stream_time)
     reach = _Reach.of(kind, times, stream_times)
@@ -377,9 +371,7 @@ def _window_updates(
     begins = windows[order] * kind.every_ms
     return rows.update(
         last_rows,
-        _windowed_keys(
-            rows.keys.take(pa.array(last_rows)), pa.array(begins), pa.array(begins + kind.size_ms)
-        ),
+        _windowed_keys(rows.keys(last_rows), pa.array(begins), pa.array(begins + kind.size_ms)),
         (after.take(chosen), before.take(chosen)),
         pa.array(timestamps[order]),
         numbered(orders[last_rows], numbers[order]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -100,10 +100,6 @@ class TaskColumns:
             failed(InputRow(port, None, None, timestamp, None, order), error)
             return []
 
-    def ordered(self, row_numbers: Numbers) -> OrderedColumns:
-        """Returns the rows at these places, in this order."""
-        return OrderedColumns(self, row_numbers)
-
     def take(self, row_numbers: Numbers) -> TaskColumns:
         chosen = pa.array(row_numbers)
         return TaskColumns(
@@ -118,25 +114,32 @@ class TaskColumns:
 
 
 class OrderedColumns:
-    """Rows of a batch in their order. A column is put in order when it is asked for; headers and origins are taken for updates
-    alone.
-
-    `row_numbers`: the place of each row in the batch.
+    """The order of a batch's rows: `row_numbers` has the place of each in the batch. Numbers are put in order; values are taken
+    from the batch when it is clear which are needed.
     """
 
-    def __init__(self, rows: TaskColumns, row_numbers: Numbers) -> None:
-        self._rows = rows
+    def __init__(self, rows: TaskColumns, row_numbers: Numbers, codes: KeyCodes) -> None:
+        self.batch = rows
         self.row_numbers = row_numbers
-        self._chosen = pa.array(row_numbers)
-        self.keys: pa.StructArray = rows.keys.take(self._chosen)
+        self.codes = codes
         self.times: Numbers = rows.timestamps.to_numpy()[row_numbers]
 
+    @classmethod
+    def of(cls, rows: TaskColumns, orders: Numbers) -> tuple[OrderedColumns, Numbers] | None:
+        """Returns the rows and their orders; None for keys that have no codes."""
+        codes = key_codes(rows.keys)
+        if codes is None:
+            return None
+        row_numbers, orders = order_of(orders)
+        return cls(rows, row_numbers, replace(codes, codes=codes.codes[row_numbers])), orders
+
     def ports(self) -> Numbers:
-        ports: Numbers = self._rows.ports.to_numpy()[self.row_numbers]
+        ports: Numbers = self.batch.ports.to_numpy()[self.row_numbers]
         return ports
 
-    def payload(self, port: int) -> pa.StructArray:
-        return self._rows.payloads[port].take(self._chosen)
+    def keys(self, row_numbers: Numbers) -> pa.StructArray:
+        """Returns the keys of the rows at these places in the order."""
+        return self.batch.keys.take(pa.array(self.row_numbers[row_numbers]))
 
     def update(
         self,
@@ -149,7 +152,7 @@ class OrderedColumns:
         """Returns updates, each with the headers and the origin of the row that caused it. `row_numbers`: the places of these
         rows in the order.
         """
-        rows, chosen = self._rows, pa.array(self.row_numbers[row_numbers])
+        rows, chosen = self.batch, pa.array(self.row_numbers[row_numbers])
         origins = None if rows.origins is None else rows.origins.take(chosen)
         return UpdateColumns(keys, values, timestamps, rows.headers.take(chosen), orders, origins)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -11,13 +12,11 @@ import pyarrow.compute as pc
 
 from odradek.streams.processors.columns import (
     Groups,
-    KeyCodes,
     Numbers,
+    OrderedColumns,
     TaskColumns,
     UpdateColumns,
-    key_codes,
     numbered,
-    order_of,
 )
 from odradek.streams.processors.joins import StreamTableProcessor, TableTableProcessor
 from odradek.streams.processors.python_values import values_of
@@ -33,13 +32,11 @@ def stream_table(
     kinds: tuple[pa.DataType, ...],
 ) -> UpdateColumns | None:
     """Joins each stream record with the table row that came last before it: of this batch, or from the state."""
-    row_numbers, orders = order_of(orders)
-    ordered = rows.ordered(row_numbers)
-    is_table = ordered.ports() == 1
-    codes = key_codes(ordered.keys)
-    if codes is None:
+    prepared = OrderedColumns.of(rows, orders)
+    if prepared is None:
         return None
-    table_payload = ordered.payload(1).cast(kinds[1])
+    ordered, orders = prepared
+    row_numbers, codes, is_table = ordered.row_numbers, ordered.codes, ordered.ports() == 1
     entries = codes.entry_names("table")
     known, _ = _read_rows(state, entries, kinds[1], have_times=False)
     table_rows = np.flatnonzero(is_table)
@@ -47,7 +44,7 @@ def stream_table(
     if len(table_rows):
         groups = Groups.of(codes.codes)
         latest = _latest_versions(groups, codes.codes, is_table, len(entries))
-        changed = table_payload.take(pa.array(table_rows))
+        changed = rows.payloads[1].take(pa.array(row_numbers[table_rows])).cast(kinds[1])
         last = {number: row for row, number in enumerate(codes.codes[table_rows].tolist())}
         latest_rows = changed.take(pa.array(list(last.values()), pa.int64()))
         _write_rows(state, [entries[number] for number in last], latest_rows, None)
@@ -58,16 +55,17 @@ def stream_table(
         latest[from_batch] = version_of_row[latest[from_batch] - len(entries)]
     state.stream_time = max(state.stream_time, int(ordered.times.max()))
     entry_of = known.take(pa.array(latest))
-    payload = ordered.payload(0)
-    wanted = pc.and_(pa.array(~is_table), pc.and_(payload.is_valid(), _field(payload, "value").is_valid()))
+    payload = rows.payloads[0]
+    has_value = pc.and_(payload.is_valid(), _field(payload, "value").is_valid())
+    is_emitted = ~is_table & has_value.to_numpy(zero_copy_only=False)[row_numbers]
     if not processor.is_left:
-        wanted = pc.and_(wanted, entry_of.is_valid())
-    emitted = np.flatnonzero(wanted.to_numpy(zero_copy_only=False))
-    chosen = pa.array(emitted)
+        is_emitted &= entry_of.is_valid().to_numpy(zero_copy_only=False)
+    emitted = np.flatnonzero(is_emitted)
+    chosen = pa.array(row_numbers[emitted])
     return ordered.update(
         emitted,
         _field(payload, "key").take(chosen),
-        (_field(payload, "value").take(chosen), entry_of.take(chosen)),
+        (_field(payload, "value").take(chosen), entry_of.take(pa.array(emitted))),
         pa.array(ordered.times[emitted]),
         numbered(orders[emitted], np.zeros(len(emitted), np.int64)),
     )
@@ -100,29 +98,28 @@ def table_table(
     kinds: tuple[pa.DataType, ...],
 ) -> UpdateColumns | None:
     """Returns the last update of each key, and what was before its first."""
-    row_numbers, orders = order_of(orders)
-    ordered = rows.ordered(row_numbers)
-    codes = key_codes(ordered.keys)
-    if codes is None:
+    prepared = OrderedColumns.of(rows, orders)
+    if prepared is None:
         return None
-    ports, times = ordered.ports(), ordered.times
+    ordered, orders = prepared
+    codes, ports, times = ordered.codes, ordered.ports(), ordered.times
     groups = Groups.of(codes.codes)
-    state.fetch([*codes.entry_names("left"), *codes.entry_names("right")])
+    names = codes.entry_names("left"), codes.entry_names("right")
+    state.fetch(chain(*names))
     sides = [
-        _TableSide.of(name, ordered.payload(port).cast(kind), ports == port, times, groups, codes, state)
-        for port, (name, kind) in enumerate(zip(("left", "right"), kinds[:2], strict=True))
+        _TableSide.of(entries, payload.cast(kind), ports == port, ordered, groups, state)
+        for port, (entries, payload, kind) in enumerate(zip(names, rows.payloads, kinds[:2], strict=True))
     ]
     first, last, timestamps = _updates_per_key(processor, ports, times, groups, sides)
     in_order = np.argsort(groups.row_numbers[last], kind="stable")
     first, last = first[in_order], last[in_order]
     for side in sides:
-        side.write(codes, state)
+        side.write(state)
     state.stream_time = max(state.stream_time, int(times.max()))
     positions = groups.row_numbers[last]
-    chosen = pa.array(positions)
     return ordered.update(
         positions,
-        ordered.keys.take(chosen),
+        ordered.keys(positions),
         (
             *(side.rows.take(pa.array(side.after[last])) for side in sides),
             *(side.rows.take(pa.array(side.before[first])) for side in sides),
@@ -160,14 +157,15 @@ def _updates_per_key(
 
 @dataclass(frozen=True, slots=True)
 class _TableSide:
-    """One of two tables: `rows` has each key's row in the state, by the key's number, and then the batch's rows; so do
-    `times` and `is_present`.
+    """One of two tables: `rows` has each key's row in the state, by the key's number, and then the batch's rows as they came;
+    so do `times` and `is_present`.
 
     `before` and `after`: for each row of the batch, in the order of groups, which of them its key has in this table then.
     `changed`: the keys whose row the batch changes; `changed_rows`: the last of these rows of each.
     """
 
-    name: str
+    entries: list[bytes]
+    """The names of the keys' rows in the state, by the keys' numbers."""
     rows: pa.Array
     times: Numbers
     is_present: npt.NDArray[np.bool_]
@@ -179,22 +177,21 @@ class _TableSide:
     @classmethod
     def of(
         cls,
-        name: str,
+        entries: list[bytes],
         payload: pa.Array,
         is_mine: npt.NDArray[np.bool_],
-        times: Numbers,
+        ordered: OrderedColumns,
         groups: Groups,
-        codes: KeyCodes,
         state: CachedState,
     ) -> _TableSide:
-        known, known_times = _read_rows(state, codes.entry_names(name), payload.type, have_times=True)
+        known, known_times = _read_rows(state, entries, payload.type, have_times=True)
         rows = pa.concat_arrays([known, payload])
         seen = np.maximum.accumulate(
             np.where(is_mine[groups.row_numbers], np.arange(len(groups.row_numbers)), -1)
         )
         begins = np.repeat(groups.starts, groups.ends - groups.starts)
-        numbers = codes.codes[groups.row_numbers]
-        batch_rows = len(known) + groups.row_numbers
+        numbers = ordered.codes.codes[groups.row_numbers]
+        batch_rows = len(known) + ordered.row_numbers[groups.row_numbers]
         after = np.where(seen >= begins, batch_rows[seen], numbers)
         before = np.empty_like(after)
         before[1:] = after[:-1]
@@ -202,9 +199,9 @@ class _TableSide:
         at_end = after[groups.ends - 1]
         is_changed = at_end >= len(known)
         return cls(
-            name,
+            entries,
             rows,
-            np.concatenate((known_times, times)),
+            np.concatenate((known_times, ordered.batch.timestamps.to_numpy())),
             rows.is_valid().to_numpy(zero_copy_only=False),
             before,
             after,
@@ -212,10 +209,9 @@ class _TableSide:
             at_end[is_changed],
         )
 
-    def write(self, codes: KeyCodes, state: CachedState) -> None:
+    def write(self, state: CachedState) -> None:
         """Writes the batch's changes to the state."""
-        names = codes.entry_names(self.name)
-        entries = [names[number] for number in self.changed.tolist()]
+        entries = [self.entries[number] for number in self.changed.tolist()]
         values = self.rows.take(pa.array(self.changed_rows))
         _write_rows(state, entries, values, self.times[self.changed_rows])
 
