@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -92,7 +92,7 @@ def test_a_reader_goes_on_however_long_syncs_are_under_way(monkeypatch: pytest.M
 def test_reads_meet_a_sync_that_is_under_way_or_began_since_the_last_read() -> None:
     cold_reads = ColdReads()
     met = [cold_reads.meet_syncs]
-    steps = [
+    steps: list[Callable[[], object]] = [
         cold_reads.sync_began,
         partial(cold_reads.read, lambda: 1),
         cold_reads.sync_ended,
