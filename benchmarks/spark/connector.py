@@ -66,6 +66,7 @@ def main() -> int:
         action="store_true",
         help="filters, single columns, headers, JSON, 1,000 partitions and compressed topics in place of plain rows",
     )
+    parser.add_argument("--only", default="", metavar="TEXT", help="rows whose name contains this text")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"), help="a directory")
     options = parser.parse_args()
     try:
@@ -123,7 +124,14 @@ def _measure(servers: str, python: Path, jars: list[Path], options: argparse.Nam
     program = "benchmarks.spark.shapes" if options.shapes else "benchmarks.spark.formats"
     command = [sys.executable, "-m", program, servers, listed]
     done = subprocess.run(
-        [*command, str(options.rounds), str(options.scale), str(options.minutes), options.sockets],
+        [
+            *command,
+            str(options.rounds),
+            str(options.scale),
+            str(options.minutes),
+            options.sockets,
+            options.only,
+        ],
         stdout=subprocess.PIPE,
         text=True,
         timeout=_PROGRAM_SECONDS,

@@ -1,6 +1,6 @@
 """One Spark session, two formats in turn, on the same topics: what `benchmarks.spark.connector` runs with the older Spark.
 
-    python -m benchmarks.spark.formats HOST:PORT JARS ROUNDS SCALE MINUTES tcp|unix
+    python -m benchmarks.spark.formats HOST:PORT JARS ROUNDS SCALE MINUTES tcp|unix ONLY
 
 It prints JSON: for each case and format the rows per second of each round, and the memory of an idle query's Python processes.
 After so many minutes no round begins any more, unless there was none yet.
@@ -37,12 +37,12 @@ _STREAM_SECONDS: Final = 300
 
 def main() -> None:
     servers, jars, rounds, scale = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
-    minutes, sockets = float(sys.argv[5]), sys.argv[6]
+    minutes, sockets, only = float(sys.argv[5]), sys.argv[6], sys.argv[7]
     spark = session(jars, sockets)
     with tempfile.TemporaryDirectory(prefix="odradek-bench-") as temporary:
         cases = Cases(spark, servers, scale, Path(temporary))
         cases.fill()
-        figures = measured(cases.all(), formats_of, rounds, minutes)
+        figures = measured(chosen(cases.all(), only), formats_of, rounds, minutes)
         idle = cases.idle_memory()
     sys.stdout.write(json.dumps({"spark": spark.version, "rows/s": figures, "idle": idle}) + "\n")
     spark.stop()
@@ -64,6 +64,14 @@ def session(jars: str, sockets: str) -> SparkSession:
     )
     spark.dataSource.register(ReadyMadeSource)
     return spark
+
+
+def chosen(cases: Mapping[str, Callable[[str], float]], only: str) -> dict[str, Callable[[str], float]]:
+    """Returns the cases whose name contains a text. ValueError if there are none."""
+    some = {name: case for name, case in cases.items() if only in name}
+    if not some:
+        raise ValueError(f"no row has {only!r} in its name; there are: {'; '.join(cases)}")
+    return some
 
 
 def measured(

@@ -1,6 +1,6 @@
 """One Spark session, two formats in turn, on topics that are not plain: what `benchmarks.spark.connector --shapes` runs.
 
-    python -m benchmarks.spark.shapes HOST:PORT JARS ROUNDS SCALE MINUTES tcp|unix
+    python -m benchmarks.spark.shapes HOST:PORT JARS ROUNDS SCALE MINUTES tcp|unix ONLY
 
 It prints JSON as `benchmarks.spark.formats` does. A rate counts the rows of the topic, so a filter that reads a tenth of them
 may reach ten times the rate. Each side asks in the way that its documentation advises. The connector takes minutes for a
@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from benchmarks.spark.connector import READY_MADE
-from benchmarks.spark.formats import FORMATS, OURS, measured, session
+from benchmarks.spark.formats import FORMATS, OURS, chosen, measured, session
 from benchmarks.spark.ready_made import FIELDS, HEADERS, HEADERS_TYPE, flight
 from odradek.client import Admin, NewTopic, Producer
 
@@ -55,7 +55,7 @@ def main() -> None:
     shapes = shapes_of(scale)
     cases = {name: partial(_read, spark, servers, shape) for name, shape in shapes.items()}
     figures = measured(
-        cases,
+        chosen(cases, sys.argv[7]),
         lambda name: _formats(shapes[name]),
         rounds,
         float(sys.argv[5]),
