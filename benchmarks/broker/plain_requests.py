@@ -21,11 +21,13 @@ from typing import Final
 from odradek.protocol import RequestHeader, encode_request
 from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
 from odradek.records import BatchBuilder, Codec
 
 ACKS: Final = {"1": 1, "all": -1}
 _PRODUCE, _PRODUCE_VERSION = 0, 7
 _FETCH, _FETCH_VERSION = 1, 6
+_API_VERSIONS: Final = 18
 _SECONDS_MAX: Final = 300.0
 _SILENCE_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.05
@@ -102,6 +104,10 @@ def _encoded(api: int, version: int, request: ProduceRequest | FetchRequest) -> 
     return encode_request(RequestHeader(api, version, 1, "bench"), request)
 
 
+_ACCEPTED_TOGETHER: Final = 25
+"""Connections that are opened before the broker must have accepted them: half of its queue (`socket.listen.backlog.size`)."""
+
+
 def allow_connections(count: int) -> None:
     """Raises this process's limit of descriptors, which brokers started later inherit. RuntimeError where it is too low."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -115,14 +121,16 @@ def allow_connections(count: int) -> None:
 
 @contextmanager
 def connected(bootstrap: str, count: int) -> Iterator[list[socket.socket]]:
-    """Opens connections, and closes them at the end."""
+    """Opens connections, and closes them at the end. The broker's queue must not run full: SYNs would be lost."""
     host, _, port = bootstrap.rpartition(":")
     sockets: list[socket.socket] = []
     try:
-        for _ in range(count):
+        for number in range(count):
             peer = socket.create_connection((host, int(port)), timeout=_SILENCE_SECONDS)
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sockets.append(peer)
+            if number % _ACCEPTED_TOGETHER == _ACCEPTED_TOGETHER - 1:
+                _await_answer(peer)
         yield sockets
     finally:
         for peer in sockets:
@@ -158,6 +166,20 @@ def drive(
         seconds=time.perf_counter() - started,
         client_cpu_seconds=time.process_time() - before,
     )
+
+
+def _await_answer(peer: socket.socket) -> None:
+    """Asks for something small: connections that were opened before are accepted when the answer comes."""
+    peer.sendall(encode_request(RequestHeader(_API_VERSIONS, 0, 1, "bench"), ApiVersionsRequest()))
+    length = int.from_bytes(_received(peer, 4), "big")
+    _received(peer, length)
+
+
+def _received(peer: socket.socket, length: int) -> bytes:
+    data = peer.recv(length, socket.MSG_WAITALL)
+    if len(data) < length:
+        raise RuntimeError("the broker closed a connection")
+    return data
 
 
 def until_accepted(bootstrap: str, frames: Sequence[Frame], *, seconds_max: float) -> None:

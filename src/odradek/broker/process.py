@@ -7,6 +7,7 @@ import gc
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -65,6 +66,8 @@ def run(
 
 async def _serve(config: BrokerConfig, lifeline: int | None) -> int:
     runtime = real_runtime(threads=config.server.num_io_threads)
+    descriptors = runtime.descriptors.for_connections(config.network.max_connections)
+    runtime = replace(runtime, descriptors=descriptors)
     broker = Broker(config, runtime)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -14,6 +14,8 @@ _RESERVED_MAX: Final = 96
 _RESERVED_SHARE: Final = 4
 _READERS_SHARE: Final = 4
 _READERS_MAX: Final = 1024
+_BEYOND_MAX: Final = 64
+"""Descriptors for connections beyond `max.connections`: of those that are being closed for others, or refused."""
 _PARTITIONS_PER_WRITER: Final = 8
 """A partition that no one writes to gives its descriptor back, so there may be more of them than descriptors."""
 
@@ -33,11 +35,14 @@ class DescriptorBudget:
     """Descriptors for files of logs that are written, or were recently."""
 
     @classmethod
-    def of(cls, limit: int) -> DescriptorBudget:
-        """Returns the shares of a limit (RLIMIT_NOFILE): a reserve, and half of the rest each for connections and logs."""
+    def of(cls, limit: int, *, connections_max: int | None = None) -> DescriptorBudget:
+        """Returns the shares of a limit (RLIMIT_NOFILE): a reserve, and half of the rest each for connections and logs. Where
+        there are fewer connections than that at most, logs have what they leave."""
         reserved = min(_RESERVED_MAX, limit // _RESERVED_SHARE)
         rest = limit - reserved
         connections = rest // 2
+        if connections_max is not None:
+            connections = min(connections, connections_max + _BEYOND_MAX)
         logs = rest - connections
         readers = max(1, min(_READERS_MAX, logs // _READERS_SHARE))
         return cls(
@@ -47,6 +52,10 @@ class DescriptorBudget:
             readers=readers,
             writers=max(1, logs - readers),
         )
+
+    def for_connections(self, connections_max: int) -> DescriptorBudget:
+        """Returns the shares of the same limit for a broker that has at most this many connections."""
+        return DescriptorBudget.of(self.limit, connections_max=connections_max)
 
     @property
     def partitions_max(self) -> int:

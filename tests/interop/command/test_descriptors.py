@@ -26,9 +26,11 @@ TOPICS = 400
 class Limited:
     """A broker under a limit of open files, soft and hard; it can be started again on the same data and port."""
 
-    def __init__(self, directory: Path, *, hard_limit: int = LIMIT) -> None:
+    def __init__(
+        self, directory: Path, *, hard_limit: int = LIMIT, settings: dict[str, str] | None = None
+    ) -> None:
         prefix = ("prlimit", f"--nofile={LIMIT}:{hard_limit}")
-        self.node = OdradekNode(directory=directory, prefix=prefix)
+        self.node = OdradekNode(directory=directory, prefix=prefix, settings=settings)
         self.log_file = self.node.log_file
 
     @contextlib.contextmanager
@@ -144,6 +146,14 @@ def test_partitions_that_could_not_be_opened_are_refused_and_the_answer_says_why
         with pytest.raises(Exception, match=r"POLICY_VIOLATION.*limit of open files \(256 each\)"):
             asked.result(60)
         create(limited.bootstrap, ["small"])
+
+
+def test_descriptors_that_connections_may_not_take_make_room_for_partitions(tmp_path: Path) -> None:
+    limited = Limited(tmp_path, settings={"max.connections": "8"})
+    with limited.running():
+        admin = AdminClient({"bootstrap.servers": limited.bootstrap, "log_level": 0})
+        asked = admin.create_topics([NewTopic("wide", 640, 1)], operation_timeout=60)["wide"]
+        asked.result(60)  # refused by default: half of the descriptors would be for connections
 
 
 def test_connections_are_refused_and_accepted_again_when_even_the_shares_are_too_large(

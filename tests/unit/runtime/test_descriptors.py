@@ -17,3 +17,12 @@ def test_a_small_limit_keeps_a_reserve_for_the_broker_itself() -> None:
     assert (budget.reserved, budget.connections) == (64, 96)
     assert budget.readers + budget.writers == 96
     assert budget.partitions_max > 400
+
+
+def test_logs_have_the_descriptors_that_the_most_connections_leave() -> None:
+    default = DescriptorBudget.of(20_000)
+    few = default.for_connections(6000)
+    assert (few.connections, few.readers) == (6064, default.readers)
+    assert few.writers - default.writers == default.connections - few.connections
+    assert default.for_connections(2**31 - 1) == default
+    assert default.for_connections(default.connections) == default
