@@ -101,6 +101,10 @@ class DiskFile(Protocol):
     def sync(self) -> None:
         """Makes content and length durable (fdatasync). After an OSError the content must not be trusted."""
 
+    def begin_sync(self) -> None:
+        """Makes the disk begin to write the content, so that a `sync` that follows waits less. Promises nothing, and raises
+        nothing: the `sync` meets the error."""
+
     def descriptor(self) -> OpenDescriptor | None:
         """Returns the file's descriptor, for `FileSyncs`; None while the file rests, is closed, or where files have none."""
 

@@ -25,6 +25,7 @@ from odradek.runtime.real_cold_reads import ColdReads
 LOCK_FILE_NAME: Final = ".lock"
 _IOV_MAX: Final = min(1024, os.sysconf("SC_IOV_MAX"))
 _FILE_MODE: Final = 0o640
+_ADVISES: Final = hasattr(os, "posix_fadvise")
 _KNOWS_CACHE: Final = hasattr(os, "RWF_NOWAIT")
 _TAKES_ADVICE: Final = hasattr(os, "posix_fadvise")
 _PROBE_BYTES: Final = 128 * 1024
@@ -202,6 +203,14 @@ class PosixFile:
             raise
         finally:
             self._cold_reads.sync_ended()
+
+    def begin_sync(self) -> None:
+        descriptor = self._descriptor
+        if descriptor is not None and _ADVISES:
+            # Linux begins to write what is dirty before it drops what is clean. The sync of a new file allocates its
+            # blocks, and where there is a journal that needs a commit; files that were begun together share one.
+            with suppress(OSError):
+                os.posix_fadvise(descriptor.number, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def descriptor(self) -> _Descriptor | None:
         return self._descriptor

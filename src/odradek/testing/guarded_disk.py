@@ -144,6 +144,9 @@ class GuardedFile:
         check_off_loop("a sync", self._path)
         self._file.sync()
 
+    def begin_sync(self) -> None:
+        self._file.begin_sync()
+
     def descriptor(self) -> OpenDescriptor | None:
         return self._file.descriptor()
 

@@ -341,3 +341,14 @@ def test_bringing_a_file_that_was_closed_cut_or_removed_meanwhile_raises_nothing
     closed.bring(100, 0)
     with pytest.raises(OSError, match="closed"):
         closed.pread(1, 0)
+
+
+def test_a_sync_that_was_begun_changes_nothing_and_raises_nothing(disk: Disk, folder: str) -> None:
+    file = disk.open(f"{folder}/a", create=True)
+    file.pwrite(b"kept", 0)
+    file.begin_sync()
+    file.sync()
+    file.begin_sync()
+    assert file.pread(10, 0) == b"kept"
+    file.close()
+    file.begin_sync()

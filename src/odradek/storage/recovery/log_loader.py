@@ -21,7 +21,7 @@ from typing import Final
 from uuid import UUID
 
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.runtime.ports import Disk, Runtime
+from odradek.runtime.ports import Disk, DiskFile, Runtime
 from odradek.storage.files import checkpoints, naming
 from odradek.storage.files.checkpoints import BadCheckpointError
 from odradek.storage.files.damage import AbsentLogError, DamagedBatchError, LostRecordsError
@@ -138,14 +138,15 @@ class LogLoader:
         segments.find(names)
         self._check_first(names)
         self._epochs.load(names)
-        created = names_changed = not segments
-        if created:
-            yield from self._create()
-        elif not (opening.clean and self._after_clean_shutdown.open_active()):
-            self._after_crash.recover(names)
-        elif self._may_be_half_made:
-            yield partial(self._context.disk.sync_directory, opening.directory)
-            names_changed = True
+        names_changed = not segments
+        if names_changed:
+            yield from self._create(names)
+        else:
+            if not (opening.clean and self._after_clean_shutdown.open_active()):
+                self._after_crash.recover(names)
+            if self._may_be_half_made:
+                yield from self._make_names_durable(names)
+                names_changed = True
         self._epochs.complete()
         start_offset = self._load_start_offset(names)
         if self._damage is not None:
@@ -163,7 +164,7 @@ class LogLoader:
             epochs=self._epochs.epochs,
             epochs_changed=self._epochs.changed,
             topic_id=opening.topic_id or self._topic_id,
-            topic_id_changed=not created and self._topic_id is None and opening.topic_id is not None,
+            topic_id_changed=not names_changed and self._topic_id is None and opening.topic_id is not None,
             producers=producers,
             transaction_sums=self._producers.transaction_sums,
             snapshot_offset=snapshot_offset,
@@ -204,7 +205,7 @@ class LogLoader:
                 disk.remove(path)
         return names
 
-    def _create(self) -> Steps[None]:
+    def _create(self, names: Sequence[str]) -> Steps[None]:
         """Creates an empty log."""
         context, opening = self._context, self._context.opening
         if opening.must_exist:
@@ -215,24 +216,39 @@ class LogLoader:
             raise context.lost(
                 f"no segments are left, and it was durable up to offset {opening.durable_offset}"
             )
-        if self._topic_id is None and opening.topic_id is not None:
-            yield from self._write_topic_id(opening.topic_id)
-        # If later segments could outlive the name of the first, a log would seem to begin with them. The topic's id becomes
-        # durable with it, before there is a record.
+        # If later segments could outlive the name of the first, a log would seem to begin with them.
         self._segments.create(opening.start_offset)
-        yield partial(context.disk.sync_directory, opening.directory)
+        yield from self._make_names_durable(names)
 
-    def _write_topic_id(self, topic_id: UUID) -> Steps[None]:
-        """Writes the topic id's file whole, or not at all; its name is not durable yet."""
-        disk, path = self._context.disk, self._context.path(naming.PARTITION_METADATA)
-        file = disk.open(path + naming.TEMPORARY, create=True)
+    def _make_names_durable(self, names: Sequence[str]) -> Steps[None]:
+        """Makes the topic id and the names of an empty log durable, before there is a record."""
+        metadata = self._write_topic_id(names)
+        if metadata is not None:
+            try:
+                yield metadata.sync
+            finally:
+                metadata.close()
+        yield partial(self._context.disk.sync_directory, self._context.directory)
+
+    def _write_topic_id(self, names: Sequence[str]) -> DiskFile | None:
+        """Writes the topic id in its place and returns the file, which is not durable yet; None if the id is unknown.
+
+        A crash meanwhile leaves a log without records, to which any topic may lay claim. What is there already is
+        written again: the sync of an earlier try may have failed, and a second one would wrongly succeed.
+        """
+        topic_id = self._context.opening.topic_id
+        if topic_id is None:
+            return None
+        file = self._context.disk.open(self._context.path(naming.PARTITION_METADATA), create=True)
         try:
-            file.truncate(0)
+            if naming.PARTITION_METADATA in names:
+                file.truncate(0)
             file.pwrite(checkpoints.format_partition_metadata(topic_id), 0)
-            yield file.sync
-        finally:
+            file.begin_sync()
+        except BaseException:
             file.close()
-        disk.rename(path + naming.TEMPORARY, path)
+            raise
+        return file
 
     # ---- what is missing ---------------------------------------------------------------------------------------------
 

@@ -370,6 +370,9 @@ class SimFile:
             self._inode.fail_sync(self._disk.chance())
         self._disk.settle(outcome, self._path, self._inode.sync)
 
+    def begin_sync(self) -> None:
+        """Does nothing: at a power cut any part of what is not synced may be on the disk in any case."""
+
     def descriptor(self) -> None:
         """Returns None: what is simulated has no descriptor, and each sync is an I/O point of a worker."""
 
