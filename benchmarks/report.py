@@ -67,7 +67,12 @@ HEADLINES: Final = (
     Headline("transactions", "transactions", "one producer, one record each", "transactions/s"),
     Headline("rebalance of 500 members", "rebalance", "500 members", "ms"),
     Headline("compaction", "compaction", "1 KiB values, 3 of each key, lz4", "MB/s"),
-    Headline("1,000 topics created", "3 brokers: topics made", "1,000 by one request, led", "s"),
+    Headline(
+        "1,000 topics created and served",
+        "3 brokers: topics made",
+        "1,000 by one request, served by their leaders",
+        "s",
+    ),
     Headline("memory under load", "memory", "under load", "PSS MB"),
     Headline("start", "start to first acknowledged record", "first start, topic auto-created", "ms"),
     Headline(
