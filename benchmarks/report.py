@@ -66,6 +66,12 @@ HEADLINES: Final = (
     Headline("offset commits", "offset commits", "16 connections", "commits/s"),
     Headline("transactions", "transactions", "one producer, one record each", "transactions/s"),
     Headline("rebalance of 500 members", "rebalance", "500 members", "ms"),
+    Headline(
+        "acknowledgement p99 while others catch up",
+        "catch-up reader",
+        "2,000,000 cold records of 1 KiB, others write 1,000 a second",
+        "p99 ms of acknowledgement with",
+    ),
     Headline("compaction", "compaction", "1 KiB values, 3 of each key, lz4", "MB/s"),
     Headline(
         "1,000 topics created and served",
