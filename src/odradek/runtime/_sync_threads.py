@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 
 import cython
-from cython.cimports.libc.errno import EDQUOT, EINTR, EIO, ENOSPC, errno
+from cython.cimports.libc.errno import EAGAIN, EINTR, EINVAL, ENOMEM, ENOSYS, EOPNOTSUPP, EPERM, ESPIPE, errno
 from cython.cimports.libc.string import memset
 from cython.cimports.odradek.runtime.system_calls import (
     CLOCK_MONOTONIC,
@@ -88,11 +88,13 @@ def _pop(queue: cython.pointer(Queue)) -> cython.pointer(Work):
 @cython.nogil
 @cython.exceptval(check=False)
 def _start_writing(descriptor: cython.int) -> cython.int:
-    """Starts to write the file without a wait. Returns the disk's errno, which a sync need not report again; else 0: other
-    errors only mean that it cannot be done."""
-    if sync_file_range(descriptor, 0, 0, SYNC_FILE_RANGE_WRITE) != 0 and errno in (EIO, ENOSPC, EDQUOT):
-        return errno
-    return 0
+    """Starts to write the file without a wait. Returns the errno, which a sync need not report again: ext4 drops what it cannot
+    find blocks for, by EUCLEAN, EROFS and others. 0 if nothing is lost: it cannot be done, or is left to the sync."""
+    if sync_file_range(descriptor, 0, 0, SYNC_FILE_RANGE_WRITE) == 0:
+        return 0
+    if errno in (EINVAL, ESPIPE, ENOSYS, EPERM, EOPNOTSUPP, EAGAIN, ENOMEM, EINTR):
+        return 0
+    return errno
 
 
 @cython.cfunc

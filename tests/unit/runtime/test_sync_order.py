@@ -92,14 +92,16 @@ def test_a_file_alone_is_only_synced(tmp_path: Path) -> None:
     assert calls_of(tmp_path, "a") == (["sync a"], "None")
 
 
-@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize(
+    "code", [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EUCLEAN, errno.EBADMSG, errno.EROFS]
+)
 def test_an_error_of_the_disk_at_the_start_is_the_outcome_even_if_the_sync_reports_none(
     tmp_path: Path, code: int
 ) -> None:
     assert calls_of(tmp_path, "ab", start_errno=code)[1] == f"{code} {code}"
 
 
-@pytest.mark.parametrize("code", [errno.ENOSYS, errno.EPERM, errno.EINVAL])
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.EPERM, errno.EINVAL, errno.ENOMEM])
 def test_where_writing_cannot_be_started_early_the_files_are_synced_all_the_same(
     tmp_path: Path, code: int
 ) -> None:
