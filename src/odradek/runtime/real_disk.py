@@ -25,11 +25,12 @@ from odradek.runtime.real_cold_reads import ColdReads
 LOCK_FILE_NAME: Final = ".lock"
 _IOV_MAX: Final = min(1024, os.sysconf("SC_IOV_MAX"))
 _FILE_MODE: Final = 0o640
-_ADVISES: Final = hasattr(os, "posix_fadvise")
 _KNOWS_CACHE: Final = hasattr(os, "RWF_NOWAIT")
 _TAKES_ADVICE: Final = hasattr(os, "posix_fadvise")
 _PROBE_BYTES: Final = 128 * 1024
 """The distance of two probes of the page cache: what is brought or dropped at a time is larger."""
+_PROBE_STEP_BYTES: Final = 37 * 4096
+"""How far the probes of a range move from one time to the next: they come to the same pages again after 32 times."""
 _BRING_BYTES: Final = 1 << 20
 """The bytes that a thread brings into memory at a time."""
 _BRING_BYTES_BESIDE_SYNCS: Final = 256 * 1024
@@ -46,12 +47,13 @@ def _sync_descriptor(number: int) -> None:
 class _Descriptor:
     """Owns a descriptor number, and closes it when the last reference goes: implements `OpenDescriptor`."""
 
-    __slots__ = ("_cold_reads", "_reads_ahead", "number", "path")
+    __slots__ = ("_cold_reads", "_probe_bytes", "_reads_ahead", "number", "path")
 
     def __init__(self, number: int, path: str, cold_reads: ColdReads) -> None:
         self.number: Final = number
         self.path: Final = path
         self._cold_reads = cold_reads
+        self._probe_bytes = 0
         self._reads_ahead = _TAKES_ADVICE
 
     def sync_began(self) -> None:
@@ -66,6 +68,13 @@ class _Descriptor:
         if self._reads_ahead:
             os.posix_fadvise(self.number, 0, 0, os.POSIX_FADV_RANDOM)
             self._reads_ahead = False
+
+    def probes(self, length: int, position: int) -> tuple[int, ...]:
+        """Returns positions in the range at which to ask whether it is in memory. Those between the first and the last byte are
+        others each time: a probe brings its own page, which would answer for its neighbours the next time."""
+        self._probe_bytes = (self._probe_bytes + _PROBE_STEP_BYTES) % _PROBE_BYTES
+        last = position + length - 1
+        return (position, *range(position + self._probe_bytes % max(length, 1), last, _PROBE_BYTES), last)
 
     def __del__(self) -> None:
         with suppress(OSError):  # a late write error: `sync` is where durability is promised
@@ -129,10 +138,9 @@ class PosixFile:
         if not _KNOWS_CACHE:
             return False
         descriptor, probe = self._held(), bytearray(1)
-        last = position + length - 1
         try:
             descriptor.stop_reading_ahead()
-            for at in (*range(position, last, _PROBE_BYTES), last):
+            for at in descriptor.probes(length, position):
                 os.preadv(descriptor.number, [probe], at, os.RWF_NOWAIT)
         except OSError:  # not there; or the file system cannot tell: then it may not be there
             return False
@@ -206,7 +214,7 @@ class PosixFile:
 
     def begin_sync(self) -> None:
         descriptor = self._descriptor
-        if descriptor is not None and _ADVISES:
+        if descriptor is not None and _TAKES_ADVICE:
             # Linux begins to write what is dirty before it drops what is clean. The sync of a new file allocates its
             # blocks, and where there is a journal that needs a commit; files that were begun together share one.
             with suppress(OSError):
@@ -278,7 +286,14 @@ class PosixDisk:
     def open(self, path: str, *, create: bool = False, write: bool = True) -> PosixFile:
         access = os.O_RDWR if write else os.O_RDONLY
         number = os.open(path, access | os.O_CLOEXEC | (os.O_CREAT if create else 0), _FILE_MODE)
-        cold_reads = self._cold_reads.setdefault(os.fstat(number).st_dev, ColdReads())
+        try:
+            device = os.fstat(number).st_dev
+        except OSError:
+            os.close(number)
+            raise
+        cold_reads = self._cold_reads.get(device)
+        if cold_reads is None:
+            cold_reads = self._cold_reads.setdefault(device, ColdReads())
         return PosixFile(number, path, access, cold_reads)
 
     def exists(self, path: str) -> bool:

@@ -14,6 +14,7 @@ import pytest
 from odradek.config.topic import LogConfig
 from odradek.model.ids import TopicPartition
 from odradek.records import BatchBuilder, Codec, split_batches
+from odradek.runtime import real_disk
 from odradek.runtime.real import PosixDisk, real_runtime
 from odradek.runtime.real_disk import PosixFile
 from odradek.storage.files.at_hand import ReadProgress, read_off_loop
@@ -71,6 +72,24 @@ def test_a_probe_brings_no_more_than_the_page_that_it_asks_for(tmp_path: Path) -
                 os.preadv(plain, [bytearray(1)], page << 12, os.RWF_NOWAIT)
     finally:
         os.close(plain)
+
+
+def test_pages_that_only_probes_brought_do_not_make_a_range_at_hand(tmp_path: Path) -> None:
+    """Many readers of one cold place ask before the first of them has it brought."""
+    path = tmp_path / "data"
+    path.write_bytes(os.urandom(1 << 20))
+    if not _tells(path):
+        pytest.skip("this file system does not tell what is in memory")
+    dropped_from_memory(path)
+    plain = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(plain, 0, 0, os.POSIX_FADV_RANDOM)
+    for position in (*range(0, 1 << 20, real_disk._PROBE_BYTES), (1 << 20) - 1):
+        assert len(os.pread(plain, 1, position)) == 1
+    os.close(plain)
+    file = PosixDisk().open(str(path))
+    assert [file.is_at_hand(1 << 20, 0) for _ in range(8)] == [False] * 8
+    file.bring(1 << 20, 0)
+    assert file.is_at_hand(1 << 20, 0)
 
 
 def _tells(path: Path) -> bool:
