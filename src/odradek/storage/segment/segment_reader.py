@@ -97,11 +97,24 @@ class SegmentReader:
         if start < 0:
             with records.files.only_at_hand(beside):
                 start = self._search.locate(offset)
-        length = min(max_bytes, records.size_bytes - start)
+        length = min(max(max_bytes, BATCH_BYTES_MIN), records.size_bytes - start)
         if length <= 0 or (records.writer is not None and records.size_bytes - start <= RECENT_BYTES):
             return
         with records.files.only_at_hand(beside):
             records.files.expect(records.log_file, length, start)
+        first_bytes = self._first_batch_bytes(start) if start + length < records.size_bytes else 0
+        if first_bytes > length:  # it is read whole, whatever the limit
+            with records.files.only_at_hand(beside):
+                records.files.expect(records.log_file, first_bytes, start)
+
+    def _first_batch_bytes(self, start: int) -> int:
+        """Returns the size of the batch at the position, as its header has it; 0 where there is none, which the reader meets."""
+        records = self._records
+        try:
+            size_bytes = mark_at(records.log_file.pread(BATCH_BYTES_MIN, start), 0, start).size_bytes
+        except BrokenChain:
+            return 0
+        return min(size_bytes, records.size_bytes - start)
 
     def _sound(self, chunk: Chunk, start: int, offset: int, segment_end: int = -1) -> Chunk:
         """Returns the chunk after a check that it is as it was written; announces the bytes that the next reader will need."""

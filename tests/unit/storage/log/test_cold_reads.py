@@ -167,6 +167,20 @@ def test_an_old_segment_that_left_memory_is_cold_until_it_is_brought(tmp_path: P
     log.close()
 
 
+def test_a_first_batch_beyond_the_limit_is_brought_whole(tmp_path: Path) -> None:
+    """It is the answer all the same, so that a reader gets past it."""
+    log = filled(tmp_path, LogConfig(segment_bytes=4 << 20), 12 << 20)
+    dropped_from_memory(tmp_path / "t-0" / "00000000000000000000.log")
+    beside = ReadProgress()
+    brought: list[int] = []
+    while (cold := log.not_at_hand(0, 10_000, beside)) is not None:
+        brought.append(cold.size_bytes)
+        beside.do(cold)
+    first = log.read(0, 10_000, end_offset=log.end_offset, at_least_one=True)
+    assert brought == [10_000, len(first.records)]
+    log.close()
+
+
 def test_a_log_that_is_closed_before_another_thread_reads_is_the_readers_to_notice(tmp_path: Path) -> None:
     log = filled(tmp_path, LogConfig(segment_bytes=4 << 20), 12 << 20)
     dropped_from_memory(tmp_path / "t-0" / "00000000000000000000.log")
