@@ -108,8 +108,10 @@ class ThreadSyncs:
         threads, loop = self._threads, self._loop
         if threads is None or loop is None:
             return
-        for group in threads.ended():
+        groups = threads.ended()
+        for group in groups:  # all of them first: what is done at the end of one may close these syncs
             self._note_end(group)
+        for group in groups:
             try:
                 group.finish()
             except Exception as error:  # noqa: BLE001 - the trouble of one group must not keep the others waiting

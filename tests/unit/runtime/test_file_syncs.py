@@ -193,6 +193,23 @@ async def test_trouble_with_the_end_of_one_group_keeps_no_other_waiting(
     assert [type(error) for error in reported] == [ZeroDivisionError]
 
 
+async def test_a_close_at_the_end_of_one_group_keeps_no_other_waiting(
+    syncs: ThreadSyncs, tmp_path: Path
+) -> None:
+    (file,) = written(tmp_path)
+    ended: list[SyncGroup] = []
+
+    def close(group: SyncGroup) -> None:
+        syncs.close()
+        ended.append(group)
+
+    groups = [syncs.begin([file], done) for done in (close, ended.append)]
+    for group in groups:
+        assert group is not None
+        group.wait()
+    await until(lambda: len(ended) == 2)
+
+
 async def test_descriptors_learn_when_their_syncs_begin_and_end(syncs: ThreadSyncs) -> None:
     pipe = Pipe()
     over: asyncio.Future[SyncGroup] = asyncio.get_running_loop().create_future()
