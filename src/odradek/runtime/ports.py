@@ -82,6 +82,10 @@ class DiskFile(Protocol):
         None where there is no such thing: use `pread`.
         """
 
+    @property
+    def can_probe(self) -> bool:
+        """False once it is known that the system cannot tell what is in memory: `is_at_hand` is never true then."""
+
     def is_at_hand(self, length: int, position: int) -> bool:
         """Returns whether, by a few probes, a read would not have to wait for the disk. Never blocks."""
 

@@ -26,6 +26,8 @@ LOCK_FILE_NAME: Final = ".lock"
 _IOV_MAX: Final = min(1024, os.sysconf("SC_IOV_MAX"))
 _FILE_MODE: Final = 0o640
 _KNOWS_CACHE: Final = hasattr(os, "RWF_NOWAIT")
+_CANNOT_TELL: Final = (errno.EOPNOTSUPP, errno.ENOSYS)
+"""The errors of a probe of the page cache on tmpfs, on network file systems and on old kernels."""
 _TAKES_ADVICE: Final = hasattr(os, "posix_fadvise")
 _PROBE_BYTES: Final = 128 * 1024
 """The distance of two probes of the page cache: what is brought or dropped at a time is larger."""
@@ -84,7 +86,7 @@ class _Descriptor:
 class PosixFile:
     """An open file of this machine: implements `DiskFile`. Several threads may use it at once, `close` included."""
 
-    __slots__ = ("_access", "_cold_reads", "_descriptor", "_mappable", "path")
+    __slots__ = ("_access", "_cold_reads", "_descriptor", "_mappable", "can_probe", "path")
 
     def __init__(self, number: int, path: str, access: int, cold_reads: ColdReads) -> None:
         self._cold_reads = cold_reads
@@ -93,6 +95,7 @@ class PosixFile:
         self._access: int | None = access
         """How it is opened again after a rest; None once it is closed."""
         self._mappable = True
+        self.can_probe = _KNOWS_CACHE
 
     def _held(self) -> _Descriptor:
         descriptor = self._descriptor
@@ -135,14 +138,15 @@ class PosixFile:
         return b"".join(pieces)
 
     def is_at_hand(self, length: int, position: int) -> bool:
-        if not _KNOWS_CACHE:
+        if not self.can_probe:
             return False
         descriptor, probe = self._held(), bytearray(1)
         try:
             descriptor.stop_reading_ahead()
             for at in descriptor.probes(length, position):
                 os.preadv(descriptor.number, [probe], at, os.RWF_NOWAIT)
-        except OSError:  # not there; or the file system cannot tell: then it may not be there
+        except OSError as error:  # not there; or the file system cannot tell: then it may not be there
+            self.can_probe = error.errno not in _CANNOT_TELL
             return False
         return True
 

@@ -115,6 +115,10 @@ class GuardedFile:
             check_off_loop(f"a read of {length} bytes", self._path)
         return self._file.pread(length, position)
 
+    @property
+    def can_probe(self) -> bool:
+        return self._file.can_probe
+
     def is_at_hand(self, length: int, position: int) -> bool:
         return self._file.is_at_hand(length, position)
 

@@ -107,6 +107,10 @@ class FileAtHand:
         if key not in self._beside and end > start:
             raise NotAtHand(Missing(key, partial(self.file.bring, end - start, start), end - start))
 
+    @property
+    def can_probe(self) -> bool:
+        return self.file.can_probe
+
     def is_at_hand(self, length: int, position: int) -> bool:
         return self.file.is_at_hand(length, position)
 

@@ -22,6 +22,8 @@ _MAP_BYTES_MIN: Final = 256 * 1024
 RECENT_BYTES: Final = 64 * 1024
 """The size of the active segment's end that counts as just written: a reader that keeps up is not checked. It is small, because
 in a log that rests for hours even the end leaves the memory."""
+RECENT_BYTES_UNTOLD: Final = 8 * 1024 * 1024
+"""The same where the system cannot tell what is in memory: a reader near the end would need another thread each time."""
 
 
 class Chunk(NamedTuple):
@@ -98,7 +100,7 @@ class SegmentReader:
             with records.files.only_at_hand(beside):
                 start = self._search.locate(offset)
         length = min(max(max_bytes, BATCH_BYTES_MIN), records.size_bytes - start)
-        if length <= 0 or (records.writer is not None and records.size_bytes - start <= RECENT_BYTES):
+        if length <= 0 or (records.writer is not None and self._is_recent(records.size_bytes - start)):
             return
         with records.files.only_at_hand(beside):
             records.files.expect(records.log_file, length, start)
@@ -107,8 +109,13 @@ class SegmentReader:
             with records.files.only_at_hand(beside):
                 records.files.expect(records.log_file, first_bytes, start)
 
+    def _is_recent(self, behind_bytes: int) -> bool:
+        if behind_bytes <= RECENT_BYTES:
+            return True
+        return behind_bytes <= RECENT_BYTES_UNTOLD and not self._records.log_file.can_probe
+
     def _first_batch_bytes(self, start: int) -> int:
-        """Returns the size of the batch at the position, as its header has it; 0 where there is none, which the reader meets."""
+        """Returns the size of the batch at the position by its header; 0 where there is none, which the reader meets."""
         records = self._records
         try:
             size_bytes = mark_at(records.log_file.pread(BATCH_BYTES_MIN, start), 0, start).size_bytes

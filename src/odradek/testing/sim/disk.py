@@ -314,6 +314,10 @@ class SimFile:
         """Simulated files have no pages."""
         return None
 
+    @property
+    def can_probe(self) -> bool:
+        return True
+
     def is_at_hand(self, length: int, position: int) -> bool:
         """Answers by chance: what a real machine keeps in memory is not guaranteed."""
         self._disk.check_alive()

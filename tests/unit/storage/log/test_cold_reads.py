@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import time
 from collections.abc import Callable
@@ -136,6 +137,23 @@ def test_the_end_that_was_just_written_is_not_looked_at(
     append(log, 1_000)
     monkeypatch.setattr("odradek.testing.guarded_disk.GuardedFile.is_at_hand", _never)
     assert log.not_at_hand(end_offset, 1 << 20, ReadProgress()) is None
+    log.close()
+
+
+@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.ENOSYS])
+def test_more_of_the_end_is_not_looked_at_where_the_system_cannot_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    log = filled(tmp_path, LogConfig(), 10 << 20)
+    reached = log.read(log.end_offset - 3, 1, end_offset=log.end_offset, at_least_one=True).next_offset
+
+    def preadv(*_: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    asked = [log.not_at_hand(reached, 1 << 20, ReadProgress()) for _ in range(2)]
+    assert [missing is None for missing in asked] == [not hasattr(os, "RWF_NOWAIT"), True]
+    assert log.not_at_hand(0, 1 << 20, ReadProgress()) is not None, "too far from the end"
     log.close()
 
 
