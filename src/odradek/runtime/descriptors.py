@@ -54,8 +54,10 @@ class DescriptorBudget:
         )
 
     def for_connections(self, connections_max: int) -> DescriptorBudget:
-        """Returns the shares of the same limit for a broker that has at most this many connections."""
-        return DescriptorBudget.of(self.limit, connections_max=connections_max)
+        """Returns the shares of the same limit for a broker that has at most this many connections; these where those have as
+        many descriptors."""
+        budget = DescriptorBudget.of(self.limit, connections_max=connections_max)
+        return self if budget.connections == self.connections else budget
 
     @property
     def partitions_max(self) -> int:

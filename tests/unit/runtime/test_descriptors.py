@@ -26,3 +26,5 @@ def test_logs_have_the_descriptors_that_the_most_connections_leave() -> None:
     assert few.writers - default.writers == default.connections - few.connections
     assert default.for_connections(2**31 - 1) == default
     assert default.for_connections(default.connections) == default
+    assert few.for_connections(2**31 - 1) == default, "the setting may grow while the broker runs"
+    assert few.for_connections(6000) is few

@@ -53,7 +53,7 @@ def server_limits(config: BrokerConfig, runtime: Runtime) -> ServerLimits:
         frame_bytes_max=config.network.socket_request_max_bytes,
         in_flight_max=config.network.queued_max_requests,
         connections_max=config.network.max_connections,
-        descriptors_max=runtime.descriptors.connections,
+        descriptors_max=runtime.descriptors.for_connections(config.network.max_connections).connections,
         connections_per_host_max=config.network.max_connections_per_ip,
         connections_per_host_overrides=config.network.max_connections_per_ip_overrides,
         idle_seconds_max=config.network.connections_max_idle_ms / 1000

@@ -17,6 +17,7 @@ from uuid import UUID
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ConfigError, KafkaError
 from odradek.model.ids import TopicPartition, kafka_id
+from odradek.runtime.descriptors import DescriptorBudget
 from odradek.runtime.ports import Runtime
 from odradek.storage.directories.checkpointing import Checkpointing
 from odradek.storage.directories.deleted_directories import DeletedDirectories
@@ -200,6 +201,10 @@ class LogManager:
     def writer_file_count(self) -> int:
         """Files of logs that are open for writing."""
         return self._files.writer_file_count
+
+    def share_descriptors(self, budget: DescriptorBudget) -> None:
+        """Opens no more files of logs from now on than the budget has descriptors for."""
+        self._files.resize(budget.readers, budget.writers)
 
     # ---- logs come and go ------------------------------------------------------------------------------------------
 

@@ -48,14 +48,10 @@ class OpenFiles:
 
     def __init__(self, disk: Disk, limit: int = 1024, writers_max: int = _UNBOUNDED) -> None:
         self._disk = disk
-        self._limit = max(limit, 1)
-        self._urgent_count = writers_max // _URGENT_SHARE
-        self._writers_max = max(writers_max - self._urgent_count, 1)
+        self._set_limits(limit, writers_max)
         self._files: OrderedDict[str, DiskFile] = OrderedDict()
         self._writers: OrderedDict[SegmentWriter, int] = OrderedDict()
         """Writers that are awake, in the order in which they are checked, each with its `write_count` at the last check."""
-        self._room_ahead = max(1, 2 * self._writers_max // _AHEAD_SHARE)
-        """The descriptors that flushes provide before appends need them."""
         self._crowding: dict[SegmentWriter, None] = {}
         """Writers whose descriptors others need, and that cannot rest before they are synced."""
         self._asked: dict[SegmentWriter, None] = {}
@@ -70,6 +66,25 @@ class OpenFiles:
         """Called when there are writers to flush: see `drain_crowding`."""
         self._prune_at = min(self._writers_max - self._writers_max // _AHEAD_SHARE, _PRUNED_LEAST)
         self._beside: ReadProgress | None = None
+
+    def _set_limits(self, limit: int, writers_max: int) -> None:
+        self._limits = limit, writers_max
+        self._limit = max(limit, 1)
+        self._urgent_count = writers_max // _URGENT_SHARE
+        self._writers_max = max(writers_max - self._urgent_count, 1)
+        self._room_ahead = max(1, 2 * self._writers_max // _AHEAD_SHARE)
+        """The descriptors that flushes provide before appends need them."""
+
+    def resize(self, limit: int, writers_max: int) -> None:
+        """Changes the limits. Files beyond them are closed at once, or as soon as they are flushed."""
+        if self._limits == (limit, writers_max):
+            return
+        self._set_limits(limit, writers_max)
+        while len(self._files) > self._limit:
+            self._files.popitem(last=False)[1].close()
+        if self._room is None:
+            self._check_room(keep=None)
+        self.review_crowding()
 
     @contextmanager
     def only_at_hand(self, beside: ReadProgress | None) -> Iterator[None]:
@@ -148,7 +163,7 @@ class OpenFiles:
             del self._writers[writer]
             self._room += 1
 
-    def _check_room(self, keep: SegmentWriter) -> None:
+    def _check_room(self, keep: SegmentWriter | None) -> None:
         room = self._writers_max - self._make_room(keep)
         if room <= self._writers_max // _AHEAD_SHARE:
             self._room = room

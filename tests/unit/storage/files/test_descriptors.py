@@ -270,6 +270,44 @@ async def test_writers_that_are_durable_are_no_crowd(writers: _Writers) -> None:
     assert writers.asked == []
 
 
+async def test_where_there_are_fewer_descriptors_later_writers_rest_and_the_oldest_are_flushed(
+    writers: _Writers,
+) -> None:
+    durable, *dirty = writers.write_many(40)
+    writers.sync(durable)
+    assert writers.asked == []
+    writers.files.resize(4, 32)
+    assert durable.resting
+    assert writers.asked[0] is dirty[0]
+    waiting = writers.resting()
+    with pytest.raises(CrowdedError):
+        writers.write(waiting)
+    while writers.files.writer_file_count > 24:
+        writers.sync(dirty.pop(0))
+    writers.write(waiting)
+
+
+async def test_where_there_are_more_descriptors_later_waiting_appends_get_them(writers: _Writers) -> None:
+    writers.write_many(60)
+    waiting = writers.resting()
+    with pytest.raises(CrowdedError):
+        writers.write(waiting)
+    future = writers.files.when_room()
+    writers.files.resize(4, 128)
+    assert future.done()
+    writers.write(waiting)
+
+
+def test_where_there_are_fewer_descriptors_later_files_for_reading_are_closed(lab: Lab) -> None:
+    lab.disk.make_directory("/r")
+    files = OpenFiles(lab.disk, 4)
+    for name in "abcd":
+        lab.disk.open(f"/r/{name}", create=True)
+        files.get(f"/r/{name}")
+    files.resize(1, 64)
+    assert len(files) == 1
+
+
 async def test_a_look_at_the_descriptors_of_many_writers_asks_each_of_them_once(lab: Lab) -> None:
     asked: list[SegmentWriter] = []
 
