@@ -3,7 +3,8 @@
 A sync is a few requests to the disk, one after another, and each queues behind the reads that are there already. So reads of
 data that is not in memory are small where there are syncs, and a new one waits while a sync is under way. The wait is bounded
 by the duration of the read before it, and so by the speed of the disk: a reader keeps a fifth of its pace, however many syncs
-follow each other.
+follow each other. After a read that took very long, such as that of a disk that hung, it is bounded by a second: meanwhile a
+thread waits with it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Final
 
 PATIENCE: Final = 4.0
 """How long a read waits for syncs at most: in durations of the last read."""
+WAIT_S_MAX: Final = 1.0
+"""How long a read waits at most, however long the last one took."""
 
 
 class ColdReads:
@@ -62,7 +65,8 @@ class ColdReads:
         time."""
         if self._sync_count:
             with self._none_under_way:
-                self._none_under_way.wait_for(lambda: not self._sync_count, PATIENCE * self._last_read_s)
+                patience_s = min(PATIENCE * self._last_read_s, WAIT_S_MAX)
+                self._none_under_way.wait_for(lambda: not self._sync_count, patience_s)
         self._begun_count_seen = self._begun_count
         began = self._now()
         count = work()

@@ -13,7 +13,7 @@ import pytest
 
 from odradek.runtime import real_cold_reads, real_disk
 from odradek.runtime.real import PosixDisk
-from odradek.runtime.real_cold_reads import PATIENCE, ColdReads
+from odradek.runtime.real_cold_reads import WAIT_S_MAX, ColdReads
 
 WAIT_S = 30.0
 
@@ -40,7 +40,8 @@ def begun(work: threading.Thread) -> Iterator[None]:
     assert not work.is_alive()
 
 
-def test_a_read_waits_until_all_syncs_under_way_are_over() -> None:
+def test_a_read_waits_until_all_syncs_under_way_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(real_cold_reads, "WAIT_S_MAX", WAIT_S)
     cold_reads = SlowDisk(read_s=WAIT_S).cold_reads
     happened: list[str] = []
     cold_reads.sync_began()
@@ -72,7 +73,7 @@ def test_a_read_without_a_sync_waits_for_nothing(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_reader_goes_on_however_long_syncs_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its patience grows with the time that a read takes on that disk, and with nothing else."""
+    """Its patience grows with the time that a read takes on that disk, and with nothing else, up to a limit."""
     waits: list[float] = []
     real = threading.Condition.wait_for
 
@@ -81,11 +82,11 @@ def test_a_reader_goes_on_however_long_syncs_are_under_way(monkeypatch: pytest.M
         return real(self, predicate, 0.0)  # type: ignore[arg-type]
 
     monkeypatch.setattr(threading.Condition, "wait_for", wait_for)
-    for read_s in (0.001, 0.02):
+    for read_s, patience_s in ((0.001, 0.004), (0.02, 0.08), (60.0, WAIT_S_MAX)):
         cold_reads = SlowDisk(read_s).cold_reads
         cold_reads.sync_began()
         assert [cold_reads.read(lambda: 1) for _ in range(3)] == [1, 1, 1]
-        assert waits == pytest.approx([PATIENCE * read_s] * 3)
+        assert waits == pytest.approx([patience_s] * 3)
         waits.clear()
 
 
@@ -149,6 +150,7 @@ def test_a_sync_of_one_file_delays_what_is_brought_of_another_one_on_its_disk(
         return real(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(real_cold_reads, "PATIENCE", 1e9)
+    monkeypatch.setattr(real_cold_reads, "WAIT_S_MAX", 1e9)
     monkeypatch.setattr(real_disk, "_sync_descriptor", sync)
     monkeypatch.setattr(os, "preadv", preadv)
     reader = threading.Thread(target=read.bring, args=(1000, 0))
@@ -172,6 +174,7 @@ def test_a_failed_sync_delays_nothing_any_more(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(OSError, match="the disk fails"):
         file.sync()
     monkeypatch.setattr(real_cold_reads, "PATIENCE", 1e9)
+    monkeypatch.setattr(real_cold_reads, "WAIT_S_MAX", 1e9)
     reader = threading.Thread(target=file.bring, args=(1000, 0))
     with begun(reader):
         pass
