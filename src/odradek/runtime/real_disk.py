@@ -15,12 +15,18 @@ import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
-from typing import Final
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Final
 
+from odradek.model.lazy import lazy
 from odradek.runtime.mapped_range import map_range
 from odradek.runtime.ports import Buffer
 from odradek.runtime.real_cold_reads import ColdReads
+
+if TYPE_CHECKING:
+    import ctypes
+else:
+    ctypes = lazy("ctypes")
 
 LOCK_FILE_NAME: Final = ".lock"
 _IOV_MAX: Final = min(1024, os.sysconf("SC_IOV_MAX"))
@@ -44,6 +50,40 @@ def _sync_descriptor(number: int) -> None:
         fcntl.fcntl(number, fcntl.F_FULLFSYNC)
     else:
         os.fdatasync(number)
+
+
+_SYNC_FILE_RANGE_WRITE: Final = 2
+_NOT_STARTED: Final = frozenset(
+    (
+        errno.EINVAL,
+        errno.ESPIPE,
+        errno.ENOSYS,
+        errno.EPERM,
+        errno.EOPNOTSUPP,
+        errno.EAGAIN,
+        errno.ENOMEM,
+        errno.EINTR,
+    )
+)
+"""Errors by which nothing is lost: it cannot be done, or is left to the sync. `_sync_threads.py` has the same ones."""
+
+
+@cache
+def _sync_file_range() -> Any | None:
+    """Returns sync_file_range(2) of the C library; None where there is none."""
+    call = getattr(ctypes.CDLL(None, use_errno=True), "sync_file_range", None)
+    if call is not None:
+        call.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    return call
+
+
+def _start_writing(number: int) -> int:
+    """Starts to write the file without a wait. Returns the errno if content was lost: a sync need not report it again."""
+    call = _sync_file_range()
+    if call is None or call(number, 0, 0, _SYNC_FILE_RANGE_WRITE) == 0:
+        return 0
+    code = ctypes.get_errno()
+    return 0 if code in _NOT_STARTED else code
 
 
 class _Descriptor:
@@ -86,7 +126,15 @@ class _Descriptor:
 class PosixFile:
     """An open file of this machine: implements `DiskFile`. Several threads may use it at once, `close` included."""
 
-    __slots__ = ("_access", "_cold_reads", "_descriptor", "_mappable", "can_probe", "path")
+    __slots__ = (
+        "_access",
+        "_cold_reads",
+        "_descriptor",
+        "_lost_errno",
+        "_mappable",
+        "can_probe",
+        "path",
+    )
 
     def __init__(self, number: int, path: str, access: int, cold_reads: ColdReads) -> None:
         self._cold_reads = cold_reads
@@ -95,6 +143,8 @@ class PosixFile:
         self._access: int | None = access
         """How it is opened again after a rest; None once it is closed."""
         self._mappable = True
+        self._lost_errno = 0
+        """Why content was lost when it began to be written; 0 if none was."""
         self.can_probe = _KNOWS_CACHE
 
     def _held(self) -> _Descriptor:
@@ -209,6 +259,8 @@ class PosixFile:
         self._cold_reads.sync_began()
         try:
             _sync_descriptor(descriptor.number)
+            if self._lost_errno:
+                raise OSError(self._lost_errno, os.strerror(self._lost_errno))
         except OSError as error:
             error.filename = self.path
             del descriptor  # who keeps the error keeps this frame, and must not keep the file open
@@ -218,11 +270,10 @@ class PosixFile:
 
     def begin_sync(self) -> None:
         descriptor = self._descriptor
-        if descriptor is not None and _TAKES_ADVICE:
-            # Linux begins to write what is dirty before it drops what is clean. The sync of a new file allocates its
-            # blocks, and where there is a journal that needs a commit; files that were begun together share one.
-            with suppress(OSError):
-                os.posix_fadvise(descriptor.number, 0, 0, os.POSIX_FADV_DONTNEED)
+        if descriptor is not None:
+            # The sync of a new file allocates its blocks, and where there is a journal that needs a commit; files that were
+            # begun together share one.
+            self._lost_errno = self._lost_errno or _start_writing(descriptor.number)
 
     def descriptor(self) -> _Descriptor | None:
         return self._descriptor
