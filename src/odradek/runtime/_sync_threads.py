@@ -5,7 +5,7 @@
 """Threads that sync files and know nothing of Python: Cython in pure-Python mode. `real_syncs.py` is what others use.
 
 How it works. A `DescriptorGroup` holds the numbers of some descriptors in plain C. `begin` queues it and wakes a thread,
-which calls fdatasync(2) for each and notes errno and duration. Where there are several files it has all of them written
+which calls fdatasync(2) for each and notes errno and duration. Where there are several files it starts to write all of them
 first, so that the file system commits its journal once and not for each file. The thread puts a group that is over into the
 queue of those that ended and writes the event descriptor, unless that was written already since the loop last read it. The
 loop reads it, and `ended` returns all of them. No step needs the interpreter's lock: a sync never waits for a turn of the

@@ -15,7 +15,7 @@ _RESERVED_SHARE: Final = 4
 _READERS_SHARE: Final = 4
 _READERS_MAX: Final = 1024
 _BEYOND_MAX: Final = 64
-"""Descriptors for connections beyond `max.connections`: of those that are being closed for others, or refused."""
+"""Descriptors for connections beyond `max.connections`, which are about to be refused, or closed to make room."""
 _PARTITIONS_PER_WRITER: Final = 8
 """A partition that no one writes to gives its descriptor back, so there may be more of them than descriptors."""
 
@@ -36,8 +36,8 @@ class DescriptorBudget:
 
     @classmethod
     def of(cls, limit: int, *, connections_max: int | None = None) -> DescriptorBudget:
-        """Returns the shares of a limit (RLIMIT_NOFILE): a reserve, and half of the rest each for connections and logs. Where
-        there are fewer connections than that at most, logs have what they leave."""
+        """Returns the shares of a limit (RLIMIT_NOFILE): a reserve, and half of the rest each for connections and logs. If
+        `connections_max` allows fewer connections than that, logs get the rest."""
         reserved = min(_RESERVED_MAX, limit // _RESERVED_SHARE)
         rest = limit - reserved
         connections = rest // 2

@@ -233,8 +233,8 @@ class LogLoader:
     def _write_topic_id(self, names: Sequence[str]) -> DiskFile | None:
         """Writes the topic id in its place and returns the file, which is not durable yet; None if the id is unknown.
 
-        A crash meanwhile leaves a log without records, to which any topic may lay claim. What is there already is
-        written again: the sync of an earlier try may have failed, and a second one would wrongly succeed.
+        A crash meanwhile leaves a log without records, which any topic may claim. What is there already is written
+        again: the sync of an earlier try may have failed, and a second one would wrongly succeed.
         """
         topic_id = self._context.opening.topic_id
         if topic_id is None:
