@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -316,6 +317,51 @@ def test_a_value_that_is_refused_or_ends_the_aggregate_sends_the_batch_row_by_ro
     kinds = (ARGUMENTS, ARGUMENTS)
     assert columnar(AggregateProcessor(fold), columns, CachedState(store), (1,), kinds) is None
     assert not store.data
+
+
+def counts_of(*arguments: str) -> SqlFold:
+    """A fold that counts the values of each argument."""
+    return SqlFold(
+        tuple(
+            CalledFunction(
+                function="count", arguments=(name,), constants=(), out=f"n_{name}", removable=False
+            )
+            for name in arguments
+        )
+    )
+
+
+COUNTED = pa.struct([("n_y", pa.int64())])
+
+
+@pytest.mark.parametrize("is_windowed", [False, True])
+def test_state_of_more_calls_than_the_program_has_is_refused_in_columns_as_it_is_by_rows(
+    is_windowed: bool,
+) -> None:
+    def processor(fold: SqlFold) -> KeyedProcessor:
+        return windows(10, 10, 0, fold) if is_windowed else AggregateProcessor(fold)
+
+    batch = [InputRow(0, {"k": "a"}, {"new": {"x": 1, "y": None}, "old": None}, 5, None, [5, 0, 0, 0])]
+    store = MemoryStore()
+    list(run_batch(processor(counts_of("x", "y")), store, batch))
+    columns, later = as_columns(batch, "aggregate", "one"), processor(counts_of("y"))
+    assert columnar(later, columns, CachedState(store), (1,), (COUNTED, COUNTED)) is None
+    with pytest.raises(ValueError, match="zip"):
+        list(run_batch(later, store, batch))
+
+
+@pytest.mark.parametrize(("time_us", "is_readable"), [(10**15, True), (10**18, False)])
+def test_a_time_that_python_does_not_have_is_not_counted_in_columns(time_us: int, is_readable: bool) -> None:
+    """Its record fails row by row, whatever the program does with the time."""
+    batch = [InputRow(0, {"k": "a"}, {"new": {"x": 1, "y": None}, "old": None}, 5, None, [5, 0, 0, 0])]
+    times = pa.array([time_us], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    payload = pa.StructArray.from_arrays(
+        [pa.StructArray.from_arrays([times], ["y"]), pa.nulls(1, pa.int32())], ["new", "old"]
+    )
+    columns = replace(as_columns(batch, "aggregate", "one"), payloads=(payload,))
+    processor = AggregateProcessor(counts_of("y"))
+    updates = columnar(processor, columns, CachedState(MemoryStore()), (1,), (COUNTED, COUNTED))
+    assert (updates is not None) == is_readable
 
 
 def test_origins_are_found_by_source_partition_and_offset() -> None:

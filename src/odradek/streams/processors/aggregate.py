@@ -55,7 +55,9 @@ class GroupFold(Fold, Protocol):
     """
 
     def add_groups(self, aggregates: list[Any], groups: ValueGroups) -> list[Any]:
-        """Returns the aggregate of each group with its values added, as `add` does one after another; None has none yet."""
+        """Returns the aggregate of each group with its values added, as `add` does one after another. None: the
+        group has no aggregate yet.
+        """
 
     def result_columns(self, aggregates: list[Any]) -> dict[str, list[object]]:
         """Returns the fields of the results of aggregates, none of which is None."""
@@ -108,6 +110,9 @@ class SqlFold:
         ]
 
     def add_groups(self, aggregates: list[Any], groups: ValueGroups) -> list[Any]:
+        call_count = len(self._calls)
+        if any(aggregate is not None and len(aggregate) != call_count for aggregate in aggregates):
+            raise ValueError("an aggregate has other calls than the program: an earlier version kept it")
         columns = []
         for index, (call, function) in enumerate(self._pairs()):
             states = [function.start() if aggregate is None else aggregate[index] for aggregate in aggregates]

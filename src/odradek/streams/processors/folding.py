@@ -1,4 +1,4 @@
-"""Folds over the rows of a batch, group by group: the aggregates of all groups are added up, and shown, at once."""
+"""A batch's rows are added to the aggregates of their groups, all groups at once; their results are made as columns."""
 
 from __future__ import annotations
 
@@ -50,8 +50,12 @@ class GroupValues:
         return {field.name: self.values(field.name) for field in self._arguments.type}
 
     def present_counts(self, name: str) -> list[int]:
-        """Returns how many values of an argument in each group are not null."""
+        """Returns how many values of an argument in each group are not null. UnreadableValueError where Python cannot hold one:
+        its record fails.
+        """
         column = self._column(name)
+        if pa.types.is_temporal(column.type) or pa.types.is_nested(column.type):
+            self.values(name)
         if not column.null_count:
             counts = self._ends - self._starts
         else:

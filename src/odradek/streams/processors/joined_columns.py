@@ -132,8 +132,8 @@ def table_table(
 def _updates_per_key(
     processor: TableTableProcessor, ports: Numbers, times: Numbers, groups: Groups, sides: list[_TableSide]
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """Returns the first and the last update of each key that has some, and the timestamp of every row's update. Places are
-    those in `groups.places`.
+    """Returns the first and the last update of each key that has some, and the timestamp of every row's update. Both are
+    indexes in `groups.row_numbers`, and the timestamps are in its order.
     """
     is_right = ports[groups.row_numbers] == 1
     times = times[groups.row_numbers]
