@@ -150,10 +150,13 @@ def _table(answer: dict[str, Any]) -> str:
         "| | connector, rows/s | odradek, rows/s | ratio (lowest to highest round) | goal | ready-made rows/s |",
         "|---|---:|---:|---:|---:|---:|",
     ]
+    rounds = _round_count(answer)
     for case, figures in answer["rows/s"].items():
         middle = {name: statistics.median(values) for name, values in figures.items()}
+        count = max(map(len, figures.values()))
+        fewer = "" if count == rounds else f" ({count} round{'s'[: count != 1]})"
         lines.append(
-            f"| {case} | {_rate(middle, 'kafka')} | {_rate(middle, 'odradek')} |"
+            f"| {case}{fewer} | {_rate(middle, 'kafka')} | {_rate(middle, 'odradek')} |"
             f" {_ratio(figures)} | {_goal(case)} | {_rate(middle, READY_MADE)} |"
         )
     idle = answer.get("idle")

@@ -27,6 +27,7 @@ from odradek.spark.engine.prompt_input import PromptInput
 TASKS: Final = 2
 _BATCH_BYTES: Final = 2 << 20
 _BATCH_ROWS_MAX: Final = 32_768
+_SAMPLE_ROWS: Final = 100
 
 
 _PLAIN: Final = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT"
@@ -141,7 +142,7 @@ class _StreamReader(PromptInput, DataSourceStreamReader, SupportsTriggerAvailabl
 
 
 def _batches(row_count: int, value_bytes: int, shape: str = "plain") -> Iterator[pa.RecordBatch]:
-    rows = _ready(min(max(_BATCH_BYTES // value_bytes, 1), _BATCH_ROWS_MAX), value_bytes, shape)
+    rows = _ready(value_bytes, shape)
     while row_count > 0:
         count = min(row_count, rows.num_rows)
         yield rows.slice(0, count)
@@ -149,7 +150,13 @@ def _batches(row_count: int, value_bytes: int, shape: str = "plain") -> Iterator
 
 
 @cache
-def _ready(count: int, value_bytes: int, shape: str) -> pa.RecordBatch:
+def _ready(value_bytes: int, shape: str) -> pa.RecordBatch:
+    """Makes the rows of one batch: as many bytes of all columns as `format("odradek")` puts into one."""
+    row_bytes = -(-_rows_of(_SAMPLE_ROWS, value_bytes, shape).nbytes // _SAMPLE_ROWS)
+    return _rows_of(min(max(_BATCH_BYTES // row_bytes, 1), _BATCH_ROWS_MAX), value_bytes, shape)
+
+
+def _rows_of(count: int, value_bytes: int, shape: str) -> pa.RecordBatch:
     if shape == "fields":
         return pa.RecordBatch.from_pydict(
             {"value": pa.array([flight(number) for number in range(count)], _FLIGHT)}
