@@ -201,6 +201,7 @@ def _formats(shape: Shape) -> tuple[str, ...]:
 
 
 def _read(spark: SparkSession, servers: str, shape: Shape, spark_format: str) -> float:
+    began = time.perf_counter()  # load() of a source in Python calls a worker
     reader: Any = spark.read.format(spark_format)
     if spark_format == READY_MADE:
         assert shape.ready_made is not None
@@ -212,7 +213,6 @@ def _read(spark: SparkSession, servers: str, shape: Shape, spark_format: str) ->
         ask = shape.odradek if spark_format == OURS else shape.connector
         assert ask is not None
         rows = ask(reader)
-    began = time.perf_counter()
     rows.write.format("noop").mode("overwrite").save()
     return shape.rows / (time.perf_counter() - began)
 
