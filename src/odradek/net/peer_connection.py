@@ -80,8 +80,8 @@ class PeerUnreachable(OdradekError):
 
 
 AnswerReceiver = Callable[[memoryview, asyncio.Future[Message]], bool]
-"""Called with the frame of an answer, and the future of the request. Returns False, with nothing done, for an answer that the
-future is to get; else the receiver settles the future."""
+"""Called with the frame of an answer in the newest version of its API, and the future of the request. Returns False, with
+nothing done, for an answer that the future is to get; else the receiver settles the future."""
 
 
 class _Pending(NamedTuple):
@@ -380,7 +380,11 @@ class PeerConnection(asyncio.BufferedProtocol):
                 version = _OLDEST_GREETING
         else:
             self.has_answered = True
-        if request.receive is None or not request.receive(frame, request.answer):
+        if (
+            request.receive is None
+            or version != request.api.latest_stable
+            or not request.receive(frame, request.answer)
+        ):
             self._decode(request, version, frame)
         if self._is_retired and not self._pending:
             self.close()

@@ -79,7 +79,7 @@ class Peers:
         receive: AnswerReceiver | None = None,
     ) -> Awaitable[Message]:
         """Returns the broker's answer, to be awaited. PeerUnreachable, and nothing else, when there is none within `timeout_s`.
-        `receive` sees its frame first.
+        `receive` sees its frame first, if both brokers speak the newest version.
 
         Where the lane is connected, the request is sent by this call, and the answer is a future: a follower that asks again
         and again saves a task, and two rounds of the loop, for each fetch.

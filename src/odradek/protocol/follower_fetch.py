@@ -1,7 +1,7 @@
 """Fetch requests of a follower for one partition of its session, and the leader's answers with records of it, without messages.
 
 A follower that keeps up with a partition sends nothing else: one request for each answer, and one answer for each append. The
-acknowledgement of the record waits for both. What is not exactly of this form is left to the codec, which has the meaning.
+acknowledgement of the record waits for both. What is not exactly of this form is left to the codec.
 """
 
 from __future__ import annotations

@@ -140,6 +140,8 @@ class LoneRounds:
 
     def _acknowledge(self, followed: FollowedPartition, reply: Answer) -> None:
         """Sends the next request once all that was appended is durable."""
+        if reply.done():  # a reader of the new records met a disk error, and nothing is followed any more
+            return
         partition = followed.replica
         assert isinstance(partition, Partition)
         try:

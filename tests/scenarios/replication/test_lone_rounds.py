@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,14 @@ import pytest
 from tests.kit.waiting import until
 from tests.scenarios.replication.nodes import Controller, Node, content, led_by, nodes
 
+from odradek.broker.fetch import delayed_fetch
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId
 from odradek.protocol.follower_fetch import FollowerFetch, encode_follower_fetch
 from odradek.replication import lone_rounds
 from odradek.replication.lone_rounds import LoneRounds
+from odradek.replication.partition import Partition
+from odradek.replication.replica_fetchers import ReplicaFetchers
 
 
 class Rounds:
@@ -118,3 +124,45 @@ async def test_an_answer_that_is_no_records_is_left_to_a_general_round(
         await until(lambda: b.partition().high_watermark == 1, "the mark")
         await a.append_acknowledged()
         assert content(a.partition()) == content(b.partition())
+
+
+class FailingReader:
+    """A consumer's fetch at a follower. It meets a disk error when records become readable, which takes the replica offline."""
+
+    def __init__(self, fetchers: ReplicaFetchers) -> None:
+        self._fetchers = fetchers
+
+    def advanced(self, partition: Partition, added_bytes: int) -> None:
+        partition.unwatch(self)
+        self._fetchers.unfollow(partition)
+        partition.retire(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is broken"))
+
+    def ended(self, partition: Partition) -> None:
+        """Does nothing: it watches no more."""
+
+
+async def test_a_replica_that_goes_offline_while_it_appends_ends_the_rounds(
+    tmp_path: Path, controller: Controller, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delayed_fetch, "MARK_DELAY_S", 600.0)  # high watermarks come with records only
+    fetchers: list[ReplicaFetchers] = []
+    follow = ReplicaFetchers.follow
+
+    def noted(self: ReplicaFetchers, partition: Partition, leader: BrokerId) -> None:
+        fetchers.append(self)
+        follow(self, partition, leader)
+
+    monkeypatch.setattr(ReplicaFetchers, "follow", noted)
+    troubles: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: troubles.append(context))
+    async with nodes(controller, tmp_path, 2, replica_fetch_wait_max_ms=60_000) as (a, b):
+        controller.has(led_by(0, 0, 1))
+        await controller.tell()
+        for _ in range(3):
+            await a.append_acknowledged()
+        partition, left_count = b.partition(), rounds.left_count
+        partition.watch(FailingReader(fetchers[-1]))
+        a.append()
+        await until(lambda: partition.retired is not None, "the replica goes offline")
+        assert rounds.left_count == left_count, "it did so in a short round"
+        assert not troubles

@@ -146,6 +146,25 @@ async def test_an_older_greeting_is_spoken_when_the_peer_knows_no_newer_one() ->
     assert broker.software == ["odradek-broker"]
 
 
+async def test_a_receiver_sees_answers_in_the_newest_version_only() -> None:
+    broker = Broker()
+    frames: list[bytes] = []
+
+    def receive(frame: memoryview, _: object) -> bool:
+        frames.append(bytes(frame))
+        return False
+
+    async with listening(broker) as address, peers_at(address) as peers:
+        await peers.send(OTHER, HEARTBEAT, heartbeat("g"), receive=receive)
+        assert len(frames) == 1
+        broker.offered[HEARTBEAT] = (0, 3)
+        peers.forget(OTHER)
+        response = await peers.send(OTHER, HEARTBEAT, heartbeat("g"), receive=receive)
+        assert isinstance(response, HeartbeatResponse)
+    assert broker.versions[-1] == 3
+    assert len(frames) == 1
+
+
 async def test_without_a_common_version_the_request_is_not_sent() -> None:
     broker = Broker()
     broker.offered[HEARTBEAT] = (9, 12)

@@ -118,7 +118,7 @@ class FollowerWaiting(_DelayedFetch[AnswerT]):
     It does so in the loop's next round, not in the middle of an append: what else is appended in this one goes with it. So its
     future may call back at once: the answer is on its way before the next follower's is made.
 
-    A follower that sends another request on the same connection has something new, and is answered at once.
+    A follower that sends another request on the same connection has something new, and is answered in the next round, too.
     """
 
     def __init__(
@@ -151,8 +151,9 @@ class FollowerWaiting(_DelayedFetch[AnswerT]):
             self._answer_with_marks()
 
     def hurry(self) -> None:
-        """Answers now, because the follower does not want to wait any longer."""
-        self._time_is_up()
+        """Answers in the loop's next round, because the follower does not want to wait any longer. Within this call, the next
+        request would be served inside of the answer, and the one after it inside of the next answer."""
+        asyncio.get_running_loop().call_soon(self._time_is_up)
 
     def _time_is_up(self) -> None:
         """Thousands of partitions in which nothing happened are not read once more."""

@@ -232,8 +232,8 @@ ShortWay = Callable[
     Chunks | HeldReply | PromptFuture[Chunks | None] | None,
 ]
 """Serves a frame whose body starts at a position, and returns the bytes of its answer, now or later; later requests of the
-connection wait for a `HeldReply`. None, with nothing done,
-for a request that only `ApiHandler.handle` serves. The last argument makes the bytes of a response."""
+connection wait for a `HeldReply`. None, with nothing done, for a request that only `ApiHandler.handle` serves. The last
+argument makes the bytes of a response."""
 
 
 @dataclass(frozen=True, slots=True)
