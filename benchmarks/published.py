@@ -24,11 +24,14 @@ _DETAILS: Final = (
     ("start to first acknowledged record", "restart after SIGTERM"),
     ("3 brokers: kill -9 to the next acknowledgement", "of the controller, a follower"),
     ("3 brokers: memory", "at rest"),
+    ("3 brokers: acknowledgement", "p99.9 ms"),
     ("3 brokers: topics made", "answered"),
+    ("3 brokers: topics made", "led"),
     ("3 brokers: restart after kill -9 of all", "led"),
     ("compaction", "3 of each key, none"),
     ("catch-up reader", "without"),
     ("recovery after kill -9", "batches/s"),
+    ("recovery after kill -9", "after a clean stop"),
 )
 """Rows that explain another row: their measure, and a part of their conditions and figure.
 
