@@ -65,8 +65,8 @@ class ColdReads:
         time."""
         if self._sync_count:
             with self._none_under_way:
-                patience_s = min(PATIENCE * self._last_read_s, WAIT_S_MAX)
-                self._none_under_way.wait_for(lambda: not self._sync_count, patience_s)
+                longest_s = min(PATIENCE * self._last_read_s, WAIT_S_MAX)
+                self._none_under_way.wait_for(lambda: not self._sync_count, longest_s)
         self._begun_count_seen = self._begun_count
         began = self._now()
         count = work()

@@ -35,13 +35,13 @@ _KNOWS_CACHE: Final = hasattr(os, "RWF_NOWAIT")
 _CANNOT_TELL: Final = (errno.EOPNOTSUPP, errno.ENOSYS)
 """The errors of a probe of the page cache on tmpfs, on network file systems and on old kernels."""
 _TAKES_ADVICE: Final = hasattr(os, "posix_fadvise")
-_PROBE_BYTES: Final = 128 * 1024
+PROBE_BYTES: Final = 128 * 1024
 """The distance of two probes of the page cache: what is brought or dropped at a time is larger."""
 _PROBE_STEP_BYTES: Final = 37 * 4096
 """How far the probes of a range move from one time to the next: they come to the same pages again after 32 times."""
-_BRING_BYTES: Final = 1 << 20
+BRING_BYTES: Final = 1 << 20
 """The bytes that a thread brings into memory at a time."""
-_BRING_BYTES_BESIDE_SYNCS: Final = 256 * 1024
+BRING_BYTES_BESIDE_SYNCS: Final = 256 * 1024
 """The same where the disk has syncs to do: each of them waits for such a piece."""
 
 
@@ -69,7 +69,7 @@ _NOT_STARTED: Final = frozenset(
 
 
 @cache
-def _sync_file_range() -> Any | None:
+def sync_file_range() -> Any | None:
     """Returns sync_file_range(2) of the C library; None where there is none."""
     call = getattr(ctypes.CDLL(None, use_errno=True), "sync_file_range", None)
     if call is not None:
@@ -77,9 +77,9 @@ def _sync_file_range() -> Any | None:
     return call
 
 
-def _start_writing(number: int) -> int:
+def start_writing(number: int) -> int:
     """Starts to write the file without a wait. Returns the errno if content was lost: a sync need not report it again."""
-    call = _sync_file_range()
+    call = sync_file_range()
     if call is None or call(number, 0, 0, _SYNC_FILE_RANGE_WRITE) == 0:
         return 0
     code = ctypes.get_errno()
@@ -114,9 +114,9 @@ class _Descriptor:
     def probes(self, length: int, position: int) -> tuple[int, ...]:
         """Returns positions in the range at which to ask whether it is in memory. Those between the first and the last byte are
         others each time: a probe brings its own page, which would answer for its neighbours the next time."""
-        self._probe_bytes = (self._probe_bytes + _PROBE_STEP_BYTES) % _PROBE_BYTES
+        self._probe_bytes = (self._probe_bytes + _PROBE_STEP_BYTES) % PROBE_BYTES
         last = position + length - 1
-        return (position, *range(position + self._probe_bytes % max(length, 1), last, _PROBE_BYTES), last)
+        return (position, *range(position + self._probe_bytes % max(length, 1), last, PROBE_BYTES), last)
 
     def __del__(self) -> None:
         with suppress(OSError):  # a late write error: `sync` is where durability is promised
@@ -201,12 +201,12 @@ class PosixFile:
         return True
 
     def bring(self, length: int, position: int) -> None:
-        buffer, end = memoryview(bytearray(min(length, _BRING_BYTES))), position + length
+        buffer, end = memoryview(bytearray(min(length, BRING_BYTES))), position + length
         with suppress(OSError):  # closed or removed meanwhile, or the disk fails: a later read meets that
             descriptor = self._held()
             descriptor.stop_reading_ahead()
             while position < end:
-                limit = _BRING_BYTES_BESIDE_SYNCS if self._cold_reads.meet_syncs else _BRING_BYTES
+                limit = BRING_BYTES_BESIDE_SYNCS if self._cold_reads.meet_syncs else BRING_BYTES
                 piece = buffer[: min(limit, end - position)]
                 count = self._cold_reads.read(partial(os.preadv, descriptor.number, [piece], position))
                 if count == 0:
@@ -273,7 +273,7 @@ class PosixFile:
         if descriptor is not None:
             # The sync of a new file allocates its blocks, and where there is a journal that needs a commit; files that were
             # begun together share one.
-            self._lost_errno = self._lost_errno or _start_writing(descriptor.number)
+            self._lost_errno = self._lost_errno or start_writing(descriptor.number)
 
     def descriptor(self) -> _Descriptor | None:
         return self._descriptor

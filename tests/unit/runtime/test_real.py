@@ -220,7 +220,7 @@ def test_content_that_is_lost_when_a_sync_is_begun_fails_the_sync(
     path = str(tmp_path / "a")
     file = disk.open(path, create=True)
     outcomes = [errno.EUCLEAN, 0]
-    monkeypatch.setattr(real_disk, "_start_writing", lambda number: outcomes.pop(0))
+    monkeypatch.setattr(real_disk, "start_writing", lambda number: outcomes.pop(0))
     file.begin_sync()
     with pytest.raises(OSError, match=path) as refused:
         file.sync()
@@ -231,15 +231,15 @@ def test_content_that_is_lost_when_a_sync_is_begun_fails_the_sync(
     assert outcomes == []
 
 
-@pytest.mark.skipif(real_disk._sync_file_range() is None, reason="absent: sync_file_range(2)")
+@pytest.mark.skipif(real_disk.sync_file_range() is None, reason="absent: sync_file_range(2)")
 def test_what_cannot_be_begun_is_left_to_the_sync_and_other_errors_are_not(tmp_path: Path) -> None:
     number = os.open(tmp_path / "a", os.O_RDWR | os.O_CREAT)
     os.write(number, b"data")
     reading, writing = os.pipe()
-    assert [real_disk._start_writing(number), real_disk._start_writing(writing)] == [0, 0]
+    assert [real_disk.start_writing(number), real_disk.start_writing(writing)] == [0, 0]
     for descriptor in (number, reading, writing):
         os.close(descriptor)
-    assert real_disk._start_writing(-1) == errno.EBADF
+    assert real_disk.start_writing(-1) == errno.EBADF
 
 
 def test_an_error_that_someone_keeps_does_not_keep_the_file_open(tmp_path: Path) -> None:

@@ -82,11 +82,11 @@ def test_a_reader_goes_on_however_long_syncs_are_under_way(monkeypatch: pytest.M
         return real(self, predicate, 0.0)  # type: ignore[arg-type]
 
     monkeypatch.setattr(threading.Condition, "wait_for", wait_for)
-    for read_s, patience_s in ((0.001, 0.004), (0.02, 0.08), (60.0, WAIT_S_MAX)):
+    for read_s, longest_s in ((0.001, 0.004), (0.02, 0.08), (60.0, WAIT_S_MAX)):
         cold_reads = SlowDisk(read_s).cold_reads
         cold_reads.sync_began()
         assert [cold_reads.read(lambda: 1) for _ in range(3)] == [1, 1, 1]
-        assert waits == pytest.approx([patience_s] * 3)
+        assert waits == pytest.approx([longest_s] * 3)
         waits.clear()
 
 
@@ -122,7 +122,7 @@ def test_bytes_are_brought_in_small_pieces_where_there_are_syncs_and_none_beyond
         pieces.append((position, count))
         return count
 
-    large, small = real_disk._BRING_BYTES, real_disk._BRING_BYTES_BESIDE_SYNCS
+    large, small = real_disk.BRING_BYTES, real_disk.BRING_BYTES_BESIDE_SYNCS
     monkeypatch.setattr(os, "preadv", preadv)
     file.bring(large + small + 1000, 100_000)
     assert pieces == [(100_000, large), (100_000 + large, small), (100_000 + large + small, 1000)]

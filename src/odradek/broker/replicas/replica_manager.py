@@ -213,7 +213,7 @@ class ReplicaManager:
         What `findings` say of the disks is on the disks when this returns.
         """
         began = self._runtime.clock.monotonic()
-        self._share_descriptors(config)
+        _share_descriptors(self.directories, self._runtime, config)
         self._opening.findings = findings
         async with self._deciding:
             await self._decide(image, config, PendingSteps())
@@ -366,14 +366,9 @@ class ReplicaManager:
         """Applies changed settings of the broker, which topics inherit."""
         self._config = config
         self.directories.producer_expiration_ms = config.storage.producer_id_expiration_ms
-        self._share_descriptors(config)
+        _share_descriptors(self.directories, self._runtime, config)
         for topic in image.topics.values():
             self._reconfigure_topic(topic)
-
-    def _share_descriptors(self, config: BrokerConfig) -> None:
-        """Gives logs the descriptors that connections leave: `max.connections` may not be the one of the broker's file."""
-        budget = self._runtime.descriptors.for_connections(config.network.max_connections)
-        self.directories.share_descriptors(budget)
 
     def _reconfigure_topic(self, topic: TopicImage) -> None:
         log_config = self._config_of(topic)
@@ -505,3 +500,8 @@ class ReplicaManager:
             partition.retire(closing)
             self._registry.remove(partition)
         await self.directories.close_logs()
+
+
+def _share_descriptors(directories: LogManager, runtime: Runtime, config: BrokerConfig) -> None:
+    """Gives logs the descriptors that connections leave: `max.connections` may not be the one of the broker's file."""
+    directories.share_descriptors(runtime.descriptors.for_connections(config.network.max_connections))

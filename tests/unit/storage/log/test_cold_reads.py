@@ -84,7 +84,7 @@ def test_pages_that_only_probes_brought_do_not_make_a_range_at_hand(tmp_path: Pa
     dropped_from_memory(path)
     plain = os.open(path, os.O_RDONLY)
     os.posix_fadvise(plain, 0, 0, os.POSIX_FADV_RANDOM)
-    for position in (*range(0, 1 << 20, real_disk._PROBE_BYTES), (1 << 20) - 1):
+    for position in (*range(0, 1 << 20, real_disk.PROBE_BYTES), (1 << 20) - 1):
         assert len(os.pread(plain, 1, position)) == 1
     os.close(plain)
     file = PosixDisk().open(str(path))
