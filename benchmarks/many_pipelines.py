@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -89,7 +90,7 @@ def _put_asleep(servers: str, count: int, directory: Path) -> list[str]:
                 number=1, program=str(file), args=(name, f"{name}.out"), checkpoint=f"{name}/v1"
             )
             document = PipelineDocument(name=name, revision=1, versions=(version,), sleep_after_s=60.0)
-            store.change(name, lambda _, wanted=document: wanted)
+            store.change(name, partial(_replaced, document))
             status = PipelineStatus(
                 name=name,
                 phase=Phase.SLEEPING,
@@ -102,6 +103,10 @@ def _put_asleep(servers: str, count: int, directory: Path) -> list[str]:
             statuses.publish(name, status)
     statuses.close()
     return names
+
+
+def _replaced(document: PipelineDocument, _: PipelineDocument | None) -> PipelineDocument:
+    return document
 
 
 def _serve(servers: str, directory: Path) -> subprocess.Popen[bytes]:

@@ -241,7 +241,7 @@ def settle(written_bytes: int = 0) -> int:
     takes up to ten times as long, in CPU time of the process that writes.
     """
     os.sync()
-    used_bytes = min(written_bytes, psutil.virtual_memory().available // _SETTLE_SHARE)
+    used_bytes: int = min(written_bytes, psutil.virtual_memory().available // _SETTLE_SHARE)
     with tempfile.TemporaryFile(prefix="odradek-bench-", buffering=0) as file:
         for position in range(0, used_bytes, len(_SETTLE_BLOCK)):
             file.write(_SETTLE_BLOCK[: used_bytes - position])

@@ -30,6 +30,11 @@ class Headline(NamedTuple):
     quantity: str
     contender: str = _ODRADEK
 
+    @property
+    def row(self) -> tuple[str, str, str, str]:
+        """The finding that the row shows."""
+        return self.measure, self.condition, self.quantity, self.contender
+
 
 HEADLINES: Final = (
     Headline("write 1 KiB records", "produce", "1 KiB, acks=all", "MB/s"),
@@ -273,7 +278,7 @@ def chart_rows(results: Sequence[Finding]) -> list[tuple[str, Finding]]:
         for finding in results
         if finding.ratio is not None
     }
-    rows = [(line.label, by_row[tuple(line[1:])]) for line in HEADLINES if tuple(line[1:]) in by_row]
+    rows = [(line.label, by_row[line.row]) for line in HEADLINES if line.row in by_row]
     if not rows:
         rows = [
             (f"{finding.measure}, {finding.condition}: {finding.quantity}", finding)

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -45,7 +45,7 @@ _PLANS = {"smoke": SMOKE, "quick": QUICK, "full": FULL, "hot": hot_path.HOT_PATH
 CLUSTER: Final = "cluster"
 
 # Measures that share running brokers, case by case, and those that start their own.
-TOGETHER: dict[str, Callable[[Running, Plan, int], Iterator[Callable[[], Iterator[Sample]]]]] = {
+TOGETHER: dict[str, Callable[[Running, Plan, int], Iterable[Callable[[], Iterator[Sample]]]]] = {
     "throughput": lambda item, plan, number: (
         partial(measures.throughput, item, plan, number, size) for size in plan.counts
     ),

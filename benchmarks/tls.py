@@ -173,9 +173,9 @@ def records(running: Running, keys: Keys, plan: Plan, round_number: int) -> Iter
             before = cpu_seconds(node.pid)
             count = {"count": plan.record_count, "value_bytes": VALUE_BYTES}
             if what == "produce":
-                moved = load.run_producer(node.bootstrap, topic, acks="all", secured=secured, **count)  # type: ignore[arg-type]
+                moved = load.run_producer(node.bootstrap, topic, acks="all", secured=secured, **count)
             else:
-                moved = load.run_consumer(node.bootstrap, topic, secured=secured, **count)  # type: ignore[arg-type]
+                moved = load.run_consumer(node.bootstrap, topic, secured=secured, **count)
             spent = cpu_seconds(node.pid) - before
             figures: dict[str, tuple[float, Better]] = {
                 "MB/s": (moved.payload_bytes / moved.seconds / 1e6, "higher"),

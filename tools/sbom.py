@@ -90,9 +90,10 @@ def _component(name: str, *, is_required: bool) -> dict[str, Any]:
         "purl": reference,
         "scope": "required" if is_required else "optional",
     }
-    licence = distribution.metadata.get("License-Expression") or distribution.metadata.get("License")
-    if licence and len(licence.splitlines()) == 1:
-        key = "expression" if distribution.metadata.get("License-Expression") else "license"
+    facts = distribution.metadata.json
+    licence = facts.get("license_expression") or facts.get("license")
+    if isinstance(licence, str) and len(licence.splitlines()) == 1:
+        key = "expression" if "license_expression" in facts else "license"
         component["licenses"] = [{key: licence if key == "expression" else {"name": licence}}]
     return component
 

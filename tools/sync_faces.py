@@ -283,7 +283,8 @@ def _plain(text: str, face: Face) -> str:
 
 def _first_line(node: ast.stmt) -> int:
     decorators = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
+    first: int = min([node.lineno, *(decorator.lineno for decorator in decorators)])
+    return first
 
 
 def _is_docstring(node: ast.stmt) -> bool:

@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -80,10 +81,10 @@ def trials(source: Path, wheel: Path, pythons: list[str], folder: Path) -> Itera
 
 def attempt(artifact: Path, python: str, folder: Path, *, compiler: bool) -> Trial:
     """Install the artifact in a new environment, and send a record through a broker there."""
-    known = {"artifact": artifact.name, "python": python, "compiler": compiler}
     version = _version(python)
     if version is None:
         return Trial(artifact=artifact.name, python=python, compiler=compiler, verdict="absent")
+    trial = partial(Trial, artifact=artifact.name, python=version, compiler=compiler)
     environment = folder / f"try-{version}-{artifact.suffix[1:]}-{compiler}"
     variables = os.environ | ({} if compiler else _NO_COMPILER)
     inside = environment / "bin" / "python"
@@ -97,10 +98,10 @@ def attempt(artifact: Path, python: str, folder: Path, *, compiler: bool) -> Tri
         done = subprocess.run(step, env=variables, cwd=folder, capture_output=True, text=True)
         if done.returncode:
             reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            return Trial(**{**known, "python": version}, verdict=f"failed: {reason}")
+            return trial(verdict=f"failed: {reason}")
         output = done.stdout.strip()
     shutil.rmtree(environment)
-    return Trial(**{**known, "python": version}, verdict="works", engine=output)
+    return trial(verdict="works", engine=output)
 
 
 def _version(python: str) -> str | None:

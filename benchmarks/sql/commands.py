@@ -100,7 +100,8 @@ def _create(number: int) -> str:
 
 def _cpu_s(server: psutil.Process) -> float:
     times = server.cpu_times()
-    return times.user + times.system
+    seconds: float = times.user + times.system
+    return seconds
 
 
 if __name__ == "__main__":
