@@ -30,6 +30,8 @@ REST_SECONDS = 3.0
 _SETTLE_BLOCK: Final = memoryview(b"x" * (1 << 20))
 _SETTLE_SHARE: Final = 4
 """At most one part in so many of the available memory is written and deleted before a sample."""
+_CLIENT_BYTES: Final = 512 << 20
+"""What a producing client uses of free memory before the broker does: its queue of 256 MiB, and its requests."""
 
 _topics = itertools.count()
 
@@ -236,12 +238,13 @@ def start(contender: Contender, plan: Plan, round_number: int) -> Iterator[Sampl
 def settle(written_bytes: int = 0) -> int:
     """Makes a sample that writes so much start as any other; returns how many bytes of free memory were used for that.
 
-    What earlier samples left dirty is written. Then a file of that size is written and deleted, so that the page cache has its
-    pages at hand: a virtual machine can give free memory back to its host within seconds, and the first write to such a page
-    takes up to ten times as long, in CPU time of the process that writes.
+    What earlier samples left dirty is written. Then a file of that size, and of what the client uses, is written and deleted,
+    so that the page cache has its pages at hand: a virtual machine can give free memory back to its host within seconds, and
+    the first write to such a page takes up to ten times as long, in CPU time of the process that writes.
     """
     os.sync()
-    used_bytes: int = min(written_bytes, psutil.virtual_memory().available // _SETTLE_SHARE)
+    wanted_bytes = written_bytes + _CLIENT_BYTES if written_bytes else 0
+    used_bytes: int = min(wanted_bytes, psutil.virtual_memory().available // _SETTLE_SHARE)
     with tempfile.TemporaryFile(prefix="odradek-bench-", buffering=0) as file:
         for position in range(0, used_bytes, len(_SETTLE_BLOCK)):
             file.write(_SETTLE_BLOCK[: used_bytes - position])
