@@ -110,7 +110,7 @@ def _choices(
     )  # a deletion on a full disk leaves no more than a name to tell of it
     if last.base_offset < noted and noted > removable_below:
         yield len(segments) - 1, []
-        positions = [] if is_clean else list(_positions(bytes(last.inode.cache), noted))
+        positions = [] if is_clean else list(_positions(bytes(last.inode.cache), last.base_offset, noted))
         if positions:
             yield len(segments) - 1, positions
     is_wanted = len(segments) > 1 and removable_below < segments[1].base_offset <= noted
@@ -129,14 +129,17 @@ def _is_whole(data: bytes) -> bool:
     return bool(data) and position == len(data)
 
 
-def _positions(data: bytes, noted: int) -> Iterator[int]:
-    """One in each batch below `noted`, where its CRC sees a change."""
+def _positions(data: bytes, next_offset: int, noted: int) -> Iterator[int]:
+    """Yields a position in each batch below `noted`, where its CRC sees a change. `next_offset` is that of the first batch.
+
+    What a power cut left of a batch may begin with zeros: its offset is then below that of the batch before it.
+    """
     position = 0
     while position + _DELTA_POSITION + _LAST_OFFSET_DELTA.size <= len(data):
         base_offset, length = _BATCH.unpack_from(data, position)
         end = position + _BATCH.size + length
         (delta,) = _LAST_OFFSET_DELTA.unpack_from(data, position + _DELTA_POSITION)
-        if base_offset + delta >= noted or end > len(data):
+        if not next_offset <= base_offset + delta < noted or end > len(data):
             return
         yield position + _CHECKED_FROM + (base_offset * 7919) % (end - position - _CHECKED_FROM)
-        position = end
+        position, next_offset = end, base_offset + delta + 1
