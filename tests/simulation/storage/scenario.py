@@ -382,9 +382,8 @@ class StorageScenario:
             durable = {partition.name: partition.log.flushed_offset for partition in store.partitions}
             if not await store.write_extents():
                 return  # a disk that failed meanwhile takes no notes
-            for directory in store.directories.all():  # a checkpoint that is being written may have more than the file
-                for name, extent in directory.written_extents.items():
-                    self._noted[name] = min(durable[name], extent.end_offset)
+            if not any(directory.has_unwritten_extents for directory in store.directories.all()):
+                self._noted.update(durable)
 
     def _actions(self) -> list[Callable[[Store, Partition], Awaitable[None]]]:
         if self._plan.deletes_records:

@@ -76,7 +76,8 @@ class Checkpointing:
             if after_truncations and directory in self._truncated:
                 await self._succeeds(directory, self.write(directory))
                 is_whole = is_whole and directory.offline is None
-            elif self._moved or directory.has_unwritten_extents:
+            elif self._moved or directory.has_unwritten_extents or self._writing.locked():
+                # A checkpoint that is being written has extents that are not in the file yet: this waits for its end.
                 is_whole = await self._write_extents(directory) and is_whole
         return is_whole
 

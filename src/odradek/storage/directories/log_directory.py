@@ -370,11 +370,6 @@ class LogDirectory:
         return partial(self._extent_file.replace, dict(self.extents), [points])
 
     @property
-    def written_extents(self) -> Mapping[TopicPartition, Extent]:
-        """What the file of extents says; empty where that is unknown, as during a write."""
-        return self._extent_file.content or {}
-
-    @property
     def has_unwritten_extents(self) -> bool:
         """They could not be written."""
         return self._extent_file.content is None and bool(self.extents)

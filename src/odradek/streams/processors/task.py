@@ -29,6 +29,8 @@ from odradek.streams.processors.state.state_bytes import state_bytes, state_valu
 _CLOCK: Final = b"clock"
 _OWNER: Final = b"owner"
 _ABSENT: Final = object()
+_NO_KEY: Final = repr("")
+"""Stands for a key in the names of entries where there is none."""
 CLOCK_SOURCE: Final = -1
 """The source number of rows that the clock causes: they come before the rows of all sources."""
 
@@ -115,8 +117,8 @@ class CachedState:
 
     @staticmethod
     def entry_name_of_text(name: str, text: str) -> bytes:
-        """Returns the name of an entry of the key with this text."""
-        return f"{name}/{text}".encode()
+        """Returns the name of an entry of the key with this text, which is empty where there is no key."""
+        return f"{name}/{text or _NO_KEY}".encode()
 
     def fetch(self, entries: Iterable[bytes]) -> None:
         """Reads entries page by page, ahead of `read` and `read_rows`, if the store exceeds memory: in the order of a batch,
@@ -192,7 +194,7 @@ def key_text(key: Fields | None) -> str:
 
 def _entry_name(name: str, key: Fields | None) -> bytes:
     """Returns the name of an entry: equal keys have equal bytes."""
-    return f"{name}/{key_text(key)}".encode()
+    return CachedState.entry_name_of_text(name, key_text(key))
 
 
 def own_state(store: ByteStore, name: str, tasks: int) -> None:
