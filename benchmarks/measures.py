@@ -30,7 +30,7 @@ REST_SECONDS = 3.0
 _SETTLE_BLOCK: Final = memoryview(b"x" * (1 << 20))
 _SETTLE_SHARE: Final = 4
 """At most one part in so many of the available memory is written and deleted before a sample."""
-_CLIENT_BYTES: Final = 512 << 20
+CLIENT_BYTES: Final = 512 << 20
 """What a producing client uses of free memory before the broker does: its queue of 256 MiB, and its requests."""
 
 _topics = itertools.count()
@@ -243,7 +243,7 @@ def settle(written_bytes: int = 0) -> int:
     the first write to such a page takes up to ten times as long, in CPU time of the process that writes.
     """
     os.sync()
-    wanted_bytes = written_bytes + _CLIENT_BYTES if written_bytes else 0
+    wanted_bytes = written_bytes + CLIENT_BYTES if written_bytes else 0
     used_bytes: int = min(wanted_bytes, psutil.virtual_memory().available // _SETTLE_SHARE)
     with tempfile.TemporaryFile(prefix="odradek-bench-", buffering=0) as file:
         for position in range(0, used_bytes, len(_SETTLE_BLOCK)):
