@@ -72,7 +72,7 @@ class Keys:
         self.certificate.write_bytes(signer.issue(request, now=now).pem)
 
     def broker_settings(self) -> dict[str, str]:
-        """By Kafka's names, for both. The listener keeps its name; what it speaks changes."""
+        """Returns settings by Kafka's names, for both brokers. The listener keeps its name, and speaks TLS."""
         return {
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:SSL",
             "ssl.keystore.type": "PEM",
@@ -289,7 +289,7 @@ def run(plan: Plan, jars: PeerJars | None) -> tuple[dict[str, Any], list[Contend
 
 
 def _allow_descriptors(count: int) -> None:
-    """For this process and the brokers that it starts."""
+    """Raises the limit of open files of this process and of the brokers that it starts."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < count:
         raise RuntimeError(f"this process may open {hard} files, and needs {count}: raise it (ulimit -Hn)")

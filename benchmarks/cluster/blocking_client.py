@@ -127,12 +127,12 @@ class BlockingClient:
 
 
 def new_topic(name: str, partitions: int = 1) -> CreatableTopic:
-    """With three replicas, wherever the cluster puts them."""
+    """Makes a topic with three replicas, wherever the cluster puts them."""
     return CreatableTopic(name=name, num_partitions=partitions, replication_factor=len(BROKERS))
 
 
 def placed_topic(name: str, placements: Sequence[Sequence[int]]) -> CreatableTopic:
-    """With the replicas of each partition on these brokers, the first of which leads."""
+    """Makes a topic with the replicas of each partition on these brokers, the first of which leads."""
     assignments = [
         CreatableReplicaAssignment(partition_index=number, broker_ids=list(brokers))
         for number, brokers in enumerate(placements)

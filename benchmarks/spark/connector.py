@@ -90,9 +90,9 @@ def main() -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     name = "spark-shapes" if options.shapes else "spark"
     (options.out / f"{name}.json").write_text(json.dumps(answer, indent=1) + "\n", encoding="utf-8")
-    table = _table(answer)
-    (options.out / f"{name}.md").write_text(table, encoding="utf-8")
-    print(table)
+    text = table(answer)
+    (options.out / f"{name}.md").write_text(text, encoding="utf-8")
+    print(text)
     return 0
 
 
@@ -142,7 +142,7 @@ def _measure(servers: str, python: Path, jars: list[Path], options: argparse.Nam
     return answer
 
 
-def _table(answer: dict[str, Any]) -> str:
+def table(answer: dict[str, Any]) -> str:
     lines = [
         f"Spark {answer['spark']}, local[2], {answer['sockets']} sockets; load {answer['load before and after'][0]:.1f} before,"
         f" {answer['load before and after'][1]:.1f} after; {_round_count(answer)} rounds.",

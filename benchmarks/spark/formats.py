@@ -152,7 +152,7 @@ class Cases:
         return self._rows[size] / (time.perf_counter() - began)
 
     def _stream(self, spark_format: str, size: int) -> float:
-        """Of the batches between the first and the last, the one in the middle."""
+        """Returns the median of the rates of the batches between the first and the last."""
         query: Any = (
             self._streamed(spark_format, size)
             .writeStream.format("noop")

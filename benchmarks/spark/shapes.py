@@ -30,7 +30,7 @@ from odradek.client import Admin, NewTopic, Producer
 
 _CODECS: Final = ("gzip", "snappy", "lz4", "zstd")
 _FILL_ROWS: Final = 20_000
-_PARTITIONS: Final = 1_000
+PARTITIONS: Final = 1_000
 _KIB: Final = 1_024
 
 
@@ -107,13 +107,13 @@ def shapes_of(scale: float) -> dict[str, Shape]:
             value_bytes=100,
         ),
         **compressed,
-        f"{_PARTITIONS:,} partitions, 1 KiB, ours with maxPartitions=8": Shape(
+        f"{PARTITIONS:,} partitions, 1 KiB, ours with maxPartitions=8": Shape(
             topic="partitions",
             rows=rows,
             connector=_plain,
             odradek=lambda reader: reader.option("maxPartitions", "8").load(),
         ),
-        f"{_PARTITIONS:,} partitions, 1 KiB, ours with a task for each, too": Shape(
+        f"{PARTITIONS:,} partitions, 1 KiB, ours with a task for each, too": Shape(
             topic="partitions", rows=rows, odradek=_plain
         ),
     }
@@ -147,7 +147,7 @@ def fill(servers: str, scale: float) -> None:
     rows = int(500_000 * scale)
     with Admin(servers) as admin:
         topics = [NewTopic(name, 1) for name in ("plain", "headers", "json", *_CODECS)]
-        admin.create_topics([*topics, NewTopic("partitions", _PARTITIONS)])
+        admin.create_topics([*topics, NewTopic("partitions", PARTITIONS)])
     plain = [b"v" * _KIB]
     small = [b"v" * 100]
     flights = [json.dumps(flight(number)).encode() for number in range(2_000)]
@@ -191,7 +191,7 @@ def _record_batches(
         if headers:
             columns["headers"] = pa.array([HEADERS] * len(numbers), HEADERS_TYPE)
         if spread:
-            columns["partition"] = pa.array([number % _PARTITIONS for number in numbers], pa.int32())
+            columns["partition"] = pa.array([number % PARTITIONS for number in numbers], pa.int32())
         yield pa.RecordBatch.from_pydict(columns)
 
 

@@ -154,6 +154,8 @@ def test_descriptors_that_connections_may_not_take_make_room_for_partitions(tmp_
         admin = AdminClient({"bootstrap.servers": limited.bootstrap, "log_level": 0})
         asked = admin.create_topics([NewTopic("wide", 640, 1)], operation_timeout=60)["wide"]
         asked.result(60)  # refused by default: half of the descriptors would be for connections
+        assert len(admin.list_topics("wide", timeout=30).topics["wide"].partitions) == 640
+    assert "offline" not in limited.log_file.read_text()
 
 
 def test_connections_are_refused_and_accepted_again_when_even_the_shares_are_too_large(

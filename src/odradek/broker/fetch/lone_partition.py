@@ -244,13 +244,7 @@ class _Fetch:
         """Reads and answers in the general way. What the request acknowledges is noted already."""
         broker, header, session = self._broker, self._header, self._session
         asked = self._asked
-        context = RequestContext(
-            self._connection,
-            header.api_version,
-            header.client_id or "",
-            header.correlation_id,
-            self._connection.requester,
-        )
+        context = RequestContext.of(self._connection, header)
         request = FetchRequest(
             replica_state=ReplicaState(replica_id=asked.replica_id, replica_epoch=asked.replica_epoch),
             max_wait_ms=asked.max_wait_ms,

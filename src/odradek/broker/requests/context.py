@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self
 
 from odradek.broker.cluster.link import ClusterLink
 from odradek.broker.coordinators.producer_ids import ProducerIds
@@ -170,6 +170,17 @@ class RequestContext(NamedTuple):
     requester: Requester = UNKNOWN_REQUESTER
     access: Access | None = None
     """The client's rights, for handlers that check them themselves; None without an authorizer."""
+
+    @classmethod
+    def of(cls, connection: Connection, header: RequestHeader) -> Self:
+        """Returns the context of a request that came over a connection, with the requester of the connection."""
+        return cls(
+            connection,
+            header.api_version,
+            header.client_id or "",
+            header.correlation_id,
+            connection.requester,
+        )
 
     @property
     def principal(self) -> str:

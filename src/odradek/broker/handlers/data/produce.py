@@ -204,14 +204,7 @@ class _SingleRequest:
         ]
 
     def refused(self, ended: asyncio.Future[None]) -> Chunks:
-        header = self._header
-        context = RequestContext(
-            self._connection,
-            header.api_version,
-            header.client_id or "",
-            header.correlation_id,
-            self._connection.requester,
-        )
+        context = RequestContext.of(self._connection, self._header)
         nothing_left = ProduceRequest(acks=_ALL, timeout_ms=self.timeout_ms, topic_data=[])
         work = _Work(self._broker, context, nothing_left)
         return at_once(self._encode(work.refused_single(self._topic, self._index, self.partition, ended)))
